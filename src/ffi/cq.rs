@@ -119,7 +119,7 @@ pub unsafe extern "C" fn amr_poll_cq(
         // SAFETY: the caller gives NULL or a live completion queue.
         let cq = unsafe { CqHandle::from_ptr(cq) }?;
         // SAFETY: the caller gives NULL or room for num_entries completions.
-        let room = unsafe { guard::slice_to_fill(wc, num_entries) }?;
+        let room = unsafe { guard::room(wc, num_entries) }?;
         Ok(cq.poll(room))
     })
 }
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn amr_wait_cq(
         // SAFETY: the caller gives NULL or a live completion queue.
         let cq = unsafe { CqHandle::from_ptr(cq) }?;
         // SAFETY: the caller gives NULL or room for num_entries completions.
-        let room = unsafe { guard::slice_to_fill(wc, num_entries) }?;
+        let room = unsafe { guard::room(wc, num_entries) }?;
         cq.wait(room, timeout_ms)
     })
 }
@@ -168,4 +168,3 @@ pub unsafe extern "C" fn amr_destroy_cq(cq: *mut CqHandle) -> c_int {
         unsafe { CqHandle::destroy(cq) }
     })
 }
-

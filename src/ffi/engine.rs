@@ -2,7 +2,6 @@
 
 use super::guard;
 use crate::config::Config;
-use crate::errno::Errno;
 use crate::extensible::Extensible;
 use crate::host::EngineHandle;
 use crate::verbs::ibv_pd;

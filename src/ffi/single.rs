@@ -2,7 +2,7 @@
 
 use super::guard::{self, required};
 use crate::host::Callback;
-use crate::request::Request;
+use crate::intake;
 use crate::verbs::{ibv_mr, ibv_pd};
 use crate::{default_engine, host};
 use libc::{c_int, c_void, size_t};
@@ -53,7 +53,7 @@ pub extern "C" fn amr_register_async(
 ) -> c_int {
     guard::status(|| {
         let callback = Callback::new(required(callback)?, ctx);
-        let request = Request::register(pd, addr, length, None, flags.cast_unsigned())?;
+        let request = intake::register(pd, addr, length, None, flags as u32)?;
         host::submit_callback(default_engine::get()?, request, callback)
     })
 }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn amr_deregister_async(
     guard::status(|| {
         let callback = Callback::new(required(callback)?, ctx);
         // SAFETY: the caller gives NULL or a live region.
-        let request = unsafe { Request::deregister(mr) }?;
+        let request = unsafe { intake::deregister(mr) }?;
         host::submit_callback(default_engine::get()?, request, callback)
     })
 }

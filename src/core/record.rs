@@ -1,0 +1,84 @@
+//! What each worker is doing, for those who look for a request.
+
+#![forbid(unsafe_code)]
+
+use super::request::{Request, WORDS};
+use super::sync::atomic::{AtomicU64, Ordering, fence};
+
+const IDLE: u64 = 0;
+/// The request is being worked on.
+const RUNNING: u64 = 1;
+/// The request is over, and its completion is being delivered.
+const DELIVERING: u64 = 2;
+const PHASE_MASK: u64 = 3;
+/// Above the phase: how many requests have ended, so that a reader notices a change.
+const ENDED: u64 = 4;
+
+/// Where a request is with its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// A verbs call is being made or about to be.
+    Running,
+    /// The completion is being published, or the callback runs.
+    Delivering,
+}
+
+/// See the module. One worker writes, anyone reads.
+pub struct Record {
+    state: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { state: AtomicU64::new(IDLE), words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl Record {
+    /// The worker begins with a request.
+    ///
+    /// A halt that the worker does not see after this sees this record.
+    pub fn begin(&self, request: &[u64; WORDS]) {
+        // A reader that sees one of the new words sees the end of the last request.
+        fence(Ordering::Release);
+        for (to, from) in self.words.iter().zip(request) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
+        self.state.store(ended | RUNNING, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The worker delivers the completion from now on.
+    pub fn deliver(&self) {
+        let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
+        self.state.store(ended | DELIVERING, Ordering::Release);
+    }
+
+    /// The worker has done with the request, also with its owner. Somebody who
+    /// waits for that and is not seen after this sees this record.
+    pub fn end(&self) {
+        let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
+        self.state.store((ended + ENDED) | IDLE, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// What the worker is doing.
+    pub fn read(&self) -> Option<(Phase, Request)> {
+        loop {
+            let before = self.state.load(Ordering::Acquire);
+            let phase = match before & PHASE_MASK {
+                IDLE => return None,
+                RUNNING => Phase::Running,
+                _ => Phase::Delivering,
+            };
+            let words = std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed));
+            fence(Ordering::Acquire);
+            let after = self.state.load(Ordering::Acquire);
+            if after & !PHASE_MASK == before & !PHASE_MASK {
+                return Some((phase, Request::decode(&words)));
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Requests and completions as the core carries them: plain words.
+
+#![forbid(unsafe_code)]
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Operation {
+    /// Register `length` bytes at `address` on `pd`.
+    Register = 1,
+    /// Deregister the region `address` of `length` bytes on `pd`.
+    Deregister = 2,
+}
+
+/// How the completion reaches the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// A call of the function `owner` with `tag`.
+    Callback,
+    /// A completion on the queue `owner` with `tag`.
+    Queue,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub operation: Operation,
+    /// Whom to tell.
+    pub delivery: Delivery,
+    /// How often it was tried already.
+    pub attempts: u8,
+    /// `IBV_ACCESS_*` bits.
+    pub access: u32,
+    /// The callback or the completion queue.
+    pub owner: u64,
+    /// The callback's context or the `wr_id`.
+    pub tag: u64,
+    /// The protection domain.
+    pub pd: u64,
+    /// The buffer to register, or the region to deregister.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// The address that the device will know the buffer by.
+    pub iova: u64,
+    /// When it was submitted, in nanoseconds.
+    pub submitted: u64,
+}
+
+/// Words of one request.
+pub const WORDS: usize = 8;
+
+const QUEUE_BIT: u64 = 1 << 8;
+const ATTEMPTS_SHIFT: u32 = 16;
+const ACCESS_SHIFT: u32 = 32;
+
+impl Request {
+    /// As words.
+    pub fn encode(&self) -> [u64; WORDS] {
+        let delivery = if self.delivery == Delivery::Queue { QUEUE_BIT } else { 0 };
+        let first = self.operation as u64
+            | delivery
+            | u64::from(self.attempts) << ATTEMPTS_SHIFT
+            | u64::from(self.access) << ACCESS_SHIFT;
+        [first, self.owner, self.tag, self.pd, self.address, self.length, self.iova, self.submitted]
+    }
+
+    /// From the words that [`encode`](Self::encode) made.
+    pub fn decode(words: &[u64; WORDS]) -> Self {
+        let [first, owner, tag, pd, address, length, iova, submitted] = *words;
+        Self {
+            operation: match first as u8 {
+                1 => Operation::Register,
+                _ => Operation::Deregister,
+            },
+            delivery: if first & QUEUE_BIT != 0 { Delivery::Queue } else { Delivery::Callback },
+            attempts: (first >> ATTEMPTS_SHIFT) as u8,
+            access: (first >> ACCESS_SHIFT) as u32,
+            owner,
+            tag,
+            pd,
+            address,
+            length,
+            iova,
+            submitted,
+        }
+    }
+}
+
+/// What became of a verbs call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// 0 or an errno value.
+    pub status: i32,
+    /// What was found out about a failure.
+    pub diag: u32,
+    /// The number that belongs to `diag`.
+    pub diag_arg: u64,
+    /// The region: new, or still alive after a failed deregistration; else 0.
+    pub region: u64,
+}
+
+impl Outcome {
+    /// A failure of which nothing more is known.
+    pub fn failed(status: i32) -> Self {
+        Self { status, ..Self::default() }
+    }
+}
+
+/// A completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The `wr_id`.
+    pub tag: u64,
+    /// What was asked for.
+    pub operation: Operation,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Nanoseconds from submit until a worker took it.
+    pub queued_ns: u64,
+    /// Nanoseconds that the worker was busy with it.
+    pub busy_ns: u64,
+}
+
+impl Completion {
+    /// As words.
+    pub fn encode(&self) -> [u64; super::completions::WORDS] {
+        let status = u64::from(self.outcome.status as u32);
+        [
+            self.tag,
+            self.operation as u64 | status << 32,
+            u64::from(self.outcome.diag),
+            self.outcome.diag_arg,
+            self.outcome.region,
+            self.queued_ns,
+            self.busy_ns,
+            0,
+        ]
+    }
+
+    /// From the words that [`encode`](Self::encode) made.
+    pub fn decode(words: &[u64; super::completions::WORDS]) -> Self {
+        let [tag, second, diag, diag_arg, region, queued_ns, busy_ns, _] = *words;
+        Self {
+            tag,
+            operation: match second as u8 {
+                1 => Operation::Register,
+                _ => Operation::Deregister,
+            },
+            outcome: Outcome { status: (second >> 32) as i32, diag: diag as u32, diag_arg, region },
+            queued_ns,
+            busy_ns,
+        }
+    }
+}

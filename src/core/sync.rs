@@ -1,0 +1,66 @@
+//! The atomics, locks and threads of the core: loom's under loom, std's else.
+
+#![forbid(unsafe_code)]
+
+#[cfg(loom)]
+pub use loom::{
+    hint,
+    sync::{Condvar, Mutex, MutexGuard, atomic},
+    thread,
+};
+#[cfg(not(loom))]
+pub use std::{
+    hint,
+    sync::{Condvar, Mutex, MutexGuard, atomic},
+    thread,
+};
+
+use std::sync::{OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Locks; a panic of another holder is no reason to stop.
+///
+/// The data behind the core's locks is whole between any two statements.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where one thread sleeps until another wakes it.
+#[derive(Default)]
+pub struct Parker {
+    thread: OnceLock<thread::Thread>,
+}
+
+impl Parker {
+    /// Says that the calling thread is the one that will sleep here.
+    pub fn enter(&self) {
+        // A second call by the same thread changes nothing.
+        let _ = self.thread.set(thread::current());
+    }
+
+    /// Sleeps until [`unpark`](Self::unpark), the timeout, or for no reason.
+    pub fn park(&self, timeout: Option<Duration>) {
+        match timeout {
+            None => thread::park(),
+            Some(timeout) => park_timeout(timeout),
+        }
+    }
+
+    /// Wakes the thread, or keeps it from its next sleep.
+    pub fn unpark(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn park_timeout(timeout: Duration) {
+    std::thread::park_timeout(timeout);
+}
+
+// loom has no clock: a sleep with a limit may end at once.
+#[cfg(loom)]
+fn park_timeout(_timeout: Duration) {
+    thread::yield_now();
+}

@@ -1,0 +1,113 @@
+//! Texts for people: statuses and completions.
+
+use crate::ffi::cq::{
+    AMR_DIAG_MAX_MAP_COUNT, AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK,
+    AMR_DIAG_RANGE, AMR_DIAG_UNSUPPORTED, amr_wc,
+};
+use crate::ffi::post::AMR_OP_DEREG_MR;
+use crate::{limits, os};
+use std::ffi::CStr;
+
+/// What a status means for a memory registration.
+pub fn status_text(status: i32) -> &'static CStr {
+    match status {
+        0 => c"success",
+        libc::EPERM => c"not permitted (locked memory, or a handle made before fork)",
+        libc::ENOENT => c"no such request",
+        libc::EINTR => c"interrupted by a signal",
+        libc::EIO => c"failed without a reason from the device",
+        libc::E2BIG => c"structure of a newer version with unknown content",
+        libc::ENXIO => c"no such device",
+        libc::EAGAIN => c"try again (queue full, or device out of resources for the moment)",
+        libc::ENOMEM => c"out of memory, of lockable memory or of keys of the device",
+        libc::EACCES => c"no permission on the device or for this access",
+        libc::EFAULT => c"the range is not mapped as the access needs it",
+        libc::EBUSY => c"still in use",
+        libc::ENODEV => c"the device is gone",
+        libc::EINVAL => c"invalid argument",
+        libc::ENFILE | libc::EMFILE => c"no file descriptor left",
+        libc::ENOSPC => c"no room left in the device",
+        libc::EDEADLK => c"would wait for itself",
+        libc::ENOSYS => c"not known to the kernel",
+        libc::EOPNOTSUPP => c"not supported by the device or its driver",
+        libc::ESHUTDOWN => c"shut down",
+        libc::ETIMEDOUT => c"timed out",
+        libc::EALREADY => c"running already",
+        libc::ECANCELED => c"cancelled",
+        _ => c"unknown error",
+    }
+}
+
+/// One sentence on a completion, and its remedy.
+pub fn completion(wc: &amr_wc) -> String {
+    let what = if wc.opcode == AMR_OP_DEREG_MR { "deregistration" } else { "registration" };
+    if wc.status == 0 {
+        return format!("The {what} succeeded.");
+    }
+    match cause(wc) {
+        Some(cause) => format!("The {what} failed: {cause}"),
+        None => {
+            let text = status_text(wc.status).to_string_lossy();
+            format!("The {what} failed: {text} (errno {}).", wc.status)
+        }
+    }
+}
+
+fn cause(wc: &amr_wc) -> Option<String> {
+    match (wc.diag, wc.status) {
+        (AMR_DIAG_MEMLOCK, _) => Some(memlock(wc.diag_arg)),
+        (AMR_DIAG_MAX_MR, _) => Some(format!(
+            "the device or the kernel is out of resources for another region; the device allows {} \
+             regions in all processes together. Deregister regions, or register fewer, larger ones.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_MAX_MR_SIZE, _) => Some(format!(
+            "one region of this device can have at most {} bytes. Register the buffer in parts.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_MAX_MAP_COUNT, _) => Some(format!(
+            "the process has {} mappings and may have {}. Raise vm.max_map_count with sysctl, or \
+             register fewer, larger buffers.",
+            limits::map_count(),
+            wc.diag_arg
+        )),
+        (AMR_DIAG_RANGE, _) => Some(format!(
+            "some of the {} bytes are not mapped, or are read-only and local write access was asked \
+             for, or cannot be pinned. Check the range and how it is mapped; memory of a GPU needs a \
+             dma-buf registration.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_UNSUPPORTED, _) => Some(format!(
+            "the device or its driver does not support access {:#x} for this memory. Leave out \
+             optional access bits and on-demand paging, or update the driver.",
+            wc.diag_arg
+        )),
+        (_, libc::EBUSY) if wc.opcode == AMR_OP_DEREG_MR => Some(
+            "the region is in use, for example by a memory window that is bound to it. It is still \
+             alive: end the use and deregister it again."
+                .to_owned(),
+        ),
+        (_, libc::ECANCELED) => Some("it was cancelled before it began.".to_owned()),
+        (_, libc::EAGAIN) => Some(
+            "the device stayed out of resources for all attempts. Deregister regions or try later."
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn memlock(wanted: u64) -> String {
+    let (soft, hard) = os::memlock_limits();
+    format!(
+        "{wanted} bytes more would exceed the limit on locked memory (RLIMIT_MEMLOCK: soft {}, hard \
+         {}; pinned now: {} bytes). Raise it with ulimit -l or in limits.conf; in a container with \
+         --ulimit memlock=-1 or --cap-add=IPC_LOCK; in a systemd unit with LimitMEMLOCK=infinity.",
+        bytes(soft),
+        bytes(hard),
+        limits::status_bytes("VmPin:")
+    )
+}
+
+fn bytes(limit: u64) -> String {
+    if limit == u64::MAX { "unlimited".to_owned() } else { format!("{limit} bytes") }
+}

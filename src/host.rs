@@ -1,0 +1,349 @@
+//! Engines as C sees them: the core with threads, verbs and owners.
+
+use crate::config::{self, Config};
+use crate::core::engine::{Engine, Host};
+use crate::core::request::{Completion, Delivery, Operation, Outcome, Request};
+use crate::core::ring::Closed;
+use crate::cq::CqHandle;
+use crate::errno::{Errno, Result};
+use crate::ffi::info::amr_stats;
+use crate::log::{self, Level};
+use crate::verbs::{self, ibv_mr, ibv_pd};
+use crate::{default_engine, diagnose, lifecycle, os};
+use libc::{c_int, c_void};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What the workers of an engine and its completion queues share.
+pub struct Shared {
+    /// The engine proper.
+    pub core: Engine<Verbs>,
+    /// Completion queues that are alive.
+    pub queues: AtomicU32,
+    /// The process that made it.
+    pub generation: u64,
+    /// Tells engines apart, for good.
+    id: u64,
+}
+
+impl Shared {
+    /// `EDEADLK` on a worker of this engine, which is in a callback.
+    pub fn check_not_in_callback(&self) -> Result<()> {
+        if WORKER_OF.get() == self.id { Err(Errno::EDEADLK) } else { Ok(()) }
+    }
+}
+
+thread_local! {
+    /// The engine that the calling thread is a worker of; 0: none.
+    static WORKER_OF: Cell<u64> = const { Cell::new(0) };
+}
+
+/// `struct amr_engine`
+pub struct EngineHandle {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl EngineHandle {
+    /// Makes an engine for a C caller.
+    pub fn create(config: &Config) -> Result<*mut Self> {
+        Self::start(config).map(|engine| Box::into_raw(Box::new(engine)))
+    }
+
+    /// Makes an engine and starts its workers.
+    pub fn start(config: &Config) -> Result<Self> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let workers = config.workers as usize;
+        let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        let shared = Arc::new(Shared {
+            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs),
+            queues: AtomicU32::new(0),
+            generation: lifecycle::generation(),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        });
+        lifecycle::adopt(&shared)?;
+        let engine = Self { shared, threads: Mutex::new(Vec::with_capacity(workers)) };
+        engine.start_workers(config).inspect_err(|_| engine.stop())?;
+        log::write(
+            Level::Info,
+            format_args!(
+                "engine {} with {workers} workers, queue of {}",
+                engine.shared.id,
+                engine.shared.core.queue_depth()
+            ),
+        );
+        Ok(engine)
+    }
+
+    /// The handle for C of an engine that lives as long as the process.
+    pub fn as_ptr(&'static self) -> *mut Self {
+        std::ptr::from_ref(self).cast_mut()
+    }
+
+    /// The engine of a handle; NULL: the default engine.
+    ///
+    /// # Safety
+    /// `engine` is NULL or alive for `'a`.
+    pub unsafe fn or_default<'a>(engine: *mut Self) -> Result<&'a Self> {
+        // SAFETY: the caller gives NULL or a live engine.
+        match unsafe { engine.as_ref() } {
+            None => default_engine::get(),
+            Some(engine) => {
+                lifecycle::check_generation(engine.shared.generation)?;
+                Ok(engine)
+            }
+        }
+    }
+
+    /// Ends an engine.
+    ///
+    /// # Safety
+    /// `engine` is NULL or alive, and nobody else uses it.
+    pub unsafe fn destroy(engine: *mut Self) -> Result<()> {
+        {
+            // SAFETY: the caller gives NULL or a live engine.
+            let engine = unsafe { engine.as_ref() }.ok_or(Errno::EINVAL)?;
+            lifecycle::check_generation(engine.shared.generation)?;
+            if default_engine::is(engine) {
+                return Err(Errno::EINVAL);
+            }
+            engine.shared.check_not_in_callback()?;
+            if engine.shared.queues.load(Ordering::Acquire) > 0 {
+                return Err(Errno::EBUSY);
+            }
+            engine.stop();
+            log::write(Level::Info, format_args!("engine {} destroyed", engine.shared.id));
+        }
+        // SAFETY: create() made it of a box, and its threads are gone.
+        drop(unsafe { Box::from_raw(engine) });
+        Ok(())
+    }
+
+    /// What the engine shares with its completion queues.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Starts the workers and waits until each of them has begun, or one failed.
+    fn start_workers(&self, config: &Config) -> Result<()> {
+        let workers = self.shared.core.workers();
+        let (report, reports) = crossbeam_channel::bounded(workers);
+        for index in 0..workers {
+            let shared = Arc::clone(&self.shared);
+            let config = config.clone();
+            let report = report.clone();
+            let name = format!("amr-{}-{index}", self.shared.id);
+            let thread = os::spawn_worker(name, move || {
+                let ready = pin_worker(&config);
+                let failed = ready.is_err();
+                // The creator waits for it, so there is somebody to hear it.
+                let _ = report.send(ready);
+                if !failed {
+                    WORKER_OF.set(shared.id);
+                    shared.core.work(index);
+                }
+            })?;
+            self.threads().push(thread);
+        }
+        drop(report);
+        reports.iter().collect()
+    }
+
+    /// Takes no more requests and joins the workers.
+    fn stop(&self) {
+        self.shared.core.close();
+        let threads = std::mem::take(&mut *self.threads());
+        for thread in threads {
+            // A worker does not end by a panic: the engine catches them.
+            let _ = thread.join();
+        }
+    }
+
+    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Moves the calling worker to its CPUs.
+fn pin_worker(config: &Config) -> Result<()> {
+    let Some(cpus) = &config.cpus else { return Ok(()) };
+    os::pin_current_thread(cpus).or_else(|error| {
+        if config.cpus_are_optional {
+            config::complain_of_cpus();
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
+}
+
+/// A callback of the application and its context.
+#[derive(Clone, Copy)]
+pub struct Callback {
+    function: unsafe extern "C" fn(*mut ibv_mr, c_int, *mut c_void),
+    ctx: *mut c_void,
+}
+
+impl Callback {
+    /// What the application gave.
+    pub fn new(
+        function: unsafe extern "C" fn(*mut ibv_mr, c_int, *mut c_void),
+        ctx: *mut c_void,
+    ) -> Self {
+        Self { function, ctx }
+    }
+
+    fn address(&self, request: Request) -> Request {
+        Request {
+            delivery: Delivery::Callback,
+            owner: (self.function as *const ()).expose_provenance() as u64,
+            tag: self.ctx.expose_provenance() as u64,
+            ..request
+        }
+    }
+
+    fn of(request: &Request) -> Self {
+        let function = std::ptr::with_exposed_provenance::<()>(request.owner as usize);
+        Self {
+            // SAFETY: address() made the number of a function of this type.
+            function: unsafe {
+                std::mem::transmute::<
+                    *const (),
+                    unsafe extern "C" fn(*mut ibv_mr, c_int, *mut c_void),
+                >(function)
+            },
+            ctx: pointer(request.tag),
+        }
+    }
+
+    fn call(&self, outcome: &Outcome) {
+        // SAFETY: the application gave the function for this call.
+        unsafe { (self.function)(pointer(outcome.region), outcome.status, self.ctx) };
+    }
+}
+
+/// Submits a request whose completion is a callback.
+pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
+    let request = Request { submitted: os::monotonic_ns(), ..callback.address(request) };
+    match engine.shared.core.submit(&[request.encode()]) {
+        Ok(0) => Err(Errno::EAGAIN),
+        Ok(_) => Ok(()),
+        Err(Closed) => Err(Errno::ESHUTDOWN),
+    }
+}
+
+/// Waits until nothing is queued or running on `pd`, or on any if it is NULL.
+pub fn drain(engine: &EngineHandle, pd: *mut ibv_pd, timeout_ms: c_int) -> Result<()> {
+    let remaining = deadline(timeout_ms)?;
+    engine.shared.check_not_in_callback()?;
+    let core = &engine.shared.core;
+    let pd = pd.expose_provenance() as u64;
+    if core.drain(|request| pd == 0 || request.pd == pd, remaining) {
+        Ok(())
+    } else {
+        Err(Errno::ETIMEDOUT)
+    }
+}
+
+/// How long is left of a timeout as C gives it: -1 is no limit.
+pub fn deadline(timeout_ms: c_int) -> Result<impl Fn() -> Option<Duration>> {
+    let end = match timeout_ms {
+        -1 => None,
+        ..-1 => return Err(Errno::EINVAL),
+        0.. => Some(os::monotonic_ns() + u64::from(timeout_ms.unsigned_abs()) * 1_000_000),
+    };
+    Ok(move || end.map(|end| Duration::from_nanos(end.saturating_sub(os::monotonic_ns()))))
+}
+
+/// What the engine has done and is doing.
+pub fn stats(engine: &EngineHandle) -> amr_stats {
+    let core = &engine.shared.core;
+    let snapshot = core.snapshot();
+    amr_stats {
+        size: size_of::<amr_stats>(),
+        submitted: snapshot.submitted,
+        completed: snapshot.totals.completed,
+        failed: snapshot.totals.failed,
+        cancelled: snapshot.totals.cancelled,
+        queued: snapshot.queued,
+        running: snapshot.running,
+        registered_bytes: snapshot.totals.registered_bytes,
+        queue_ns_total: snapshot.totals.queue_ns_total,
+        queue_ns_max: snapshot.totals.queue_ns_max,
+        busy_ns_total: snapshot.totals.busy_ns_total,
+        busy_ns_max: snapshot.totals.busy_ns_max,
+        workers: core.workers() as u32,
+        queue_depth: core.queue_depth() as u32,
+    }
+}
+
+/// The world of an engine: the clock, verbs, and the owners of requests.
+pub struct Verbs;
+
+impl Host for Verbs {
+    fn now(&self) -> u64 {
+        os::monotonic_ns()
+    }
+
+    fn execute(&self, request: &Request) -> Outcome {
+        match request.operation {
+            Operation::Register => register(request),
+            Operation::Deregister => deregister(request),
+        }
+    }
+
+    fn deliver(&self, request: &Request, completion: &Completion) {
+        match request.delivery {
+            Delivery::Callback => Callback::of(request).call(&completion.outcome),
+            Delivery::Queue => {
+                let queue: *const CqHandle = pointer(request.owner);
+                // SAFETY: a completion queue is not freed while a request of it
+                // is queued or running, nor while a worker delivers to it: see
+                // CqHandle::destroy().
+                unsafe { &*queue }.complete(completion);
+            }
+        }
+    }
+}
+
+fn register(request: &Request) -> Outcome {
+    // SAFETY: the application keeps the PD open until the completion.
+    let registered = unsafe {
+        verbs::register(
+            pointer(request.pd),
+            pointer(request.address),
+            request.length as usize,
+            request.iova,
+            request.access,
+        )
+    };
+    match registered {
+        Ok(mr) => Outcome { region: mr.as_ptr().expose_provenance() as u64, ..Outcome::default() },
+        Err(error) => {
+            log::write(
+                Level::Info,
+                format_args!("registration of {} bytes failed: {error}", request.length),
+            );
+            diagnose::registration(request, error)
+        }
+    }
+}
+
+fn deregister(request: &Request) -> Outcome {
+    // SAFETY: the application has given the region away until the completion.
+    match unsafe { verbs::deregister(pointer(request.address)) } {
+        Ok(()) => Outcome::default(),
+        Err(error) => {
+            log::write(Level::Info, format_args!("deregistration failed: {error}"));
+            Outcome { region: request.address, ..Outcome::failed(error.0) }
+        }
+    }
+}
+
+/// The pointer whose provenance was exposed when the word was made of it.
+pub fn pointer<T>(word: u64) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(word as usize)
+}

@@ -1,0 +1,109 @@
+//! One process after another: what exit and `fork()` mean for the library.
+//!
+//! A forked child has the memory of its parent but none of its threads. So all
+//! that lives as long as a process hangs on a [`Process`], and `fork()` moves
+//! the child on to a fresh one: no lock of the parent's is ever looked at.
+
+#![forbid(unsafe_code)]
+
+use crate::errno::{Errno, Result};
+use crate::host::{EngineHandle, Shared};
+use crate::os;
+use once_cell::race::OnceBox;
+use once_cell::sync::OnceCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// How long exit waits for verbs calls that are running: the libraries below
+/// should not be torn down under them, but a device that does not answer must
+/// not keep the process from ending.
+const EXIT_PATIENCE_NS: u64 = 2_000_000_000;
+
+/// How often this process image was forked.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+static FIRST: Process = Process::new();
+static HANDLERS: AtomicBool = AtomicBool::new(false);
+
+/// What lives as long as the process.
+pub struct Process {
+    /// The default engine.
+    pub default_engine: OnceCell<EngineHandle>,
+    /// All engines, to be stopped at exit; `None`: the process is exiting.
+    engines: Mutex<Option<Vec<Weak<Shared>>>>,
+    /// The process of a child, of its child, …
+    child: OnceBox<Process>,
+}
+
+impl Process {
+    const fn new() -> Self {
+        Self {
+            default_engine: OnceCell::new(),
+            engines: Mutex::new(Some(Vec::new())),
+            child: OnceBox::new(),
+        }
+    }
+}
+
+/// The calling process.
+pub fn process() -> &'static Process {
+    let mut process = &FIRST;
+    for _ in 0..generation() {
+        process = process.child.get_or_init(|| Box::new(Process::new()));
+    }
+    process
+}
+
+/// Tells processes apart: a handle belongs to the generation that made it.
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// `EPERM` for a handle of another generation.
+pub fn check_generation(made_in: u64) -> Result<()> {
+    if made_in == generation() { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Has an engine stopped at exit. `ESHUTDOWN`: too late.
+pub fn adopt(engine: &Arc<Shared>) -> Result<()> {
+    install_handlers()?;
+    let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
+    let engines = engines.as_mut().ok_or(Errno::ESHUTDOWN)?;
+    engines.retain(|engine| engine.strong_count() > 0);
+    engines.push(Arc::downgrade(engine));
+    Ok(())
+}
+
+/// Two threads that come here at once both install them, which does no harm; a
+/// lock could be held by another thread at `fork()`.
+fn install_handlers() -> Result<()> {
+    if !HANDLERS.load(Ordering::Acquire) {
+        os::at_fork_child(forked)?;
+        os::at_exit(exiting)?;
+        HANDLERS.store(true, Ordering::Release);
+    }
+    Ok(())
+}
+
+extern "C" fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Stops all engines: no verbs call begins after this.
+///
+/// It was installed when the first engine was made, so it runs before the
+/// libraries are torn down and before the destructors of objects that are older
+/// than that engine.
+extern "C" fn exiting() {
+    let engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let engines: Vec<_> = engines.iter().flatten().filter_map(Weak::upgrade).collect();
+    for engine in &engines {
+        engine.core.halt();
+    }
+    let end = os::monotonic_ns() + EXIT_PATIENCE_NS;
+    while !engines.iter().all(|engine| engine.core.is_quiet()) && os::monotonic_ns() < end {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    // Dropping the last reference here would be early for a worker that is not quiet.
+    std::mem::forget(engines);
+}

@@ -1,0 +1,68 @@
+//! Limits on memory registration that can be read.
+
+use crate::errno::Result;
+use crate::ffi::info::amr_limits;
+use crate::os;
+use crate::verbs::{self, DeviceLimits, ibv_context};
+use std::fs;
+
+/// `CAP_IPC_LOCK` (linux/capability.h).
+const CAP_IPC_LOCK: u32 = 14;
+
+/// What binds the process, and the device if one is given.
+///
+/// # Safety
+/// `context` is NULL or an open device.
+pub unsafe fn query(context: *mut ibv_context) -> Result<amr_limits> {
+    let device = if context.is_null() {
+        DeviceLimits::default()
+    } else {
+        // SAFETY: the caller gives an open device.
+        unsafe { verbs::device_limits(context) }?
+    };
+    let (memlock_soft, memlock_hard) = os::memlock_limits();
+    Ok(amr_limits {
+        size: size_of::<amr_limits>(),
+        memlock_soft,
+        memlock_hard,
+        pinned: status_bytes("VmPin:"),
+        locked: status_bytes("VmLck:"),
+        map_count: map_count(),
+        max_map_count: max_map_count(),
+        max_mr_size: device.max_mr_size,
+        max_mr: device.max_mr,
+        cap_ipc_lock: u32::from(may_lock_without_limit()),
+        page_size: os::page_size() as u32,
+    })
+}
+
+/// Whether the process has `CAP_IPC_LOCK`. (In a user namespace it may have it
+/// and yet be bound: the kernel asks for it in the first namespace.)
+pub fn may_lock_without_limit() -> bool {
+    os::capabilities() >> CAP_IPC_LOCK & 1 != 0
+}
+
+/// A size out of `/proc/self/status`, which gives kilobytes.
+pub fn status_bytes(field: &str) -> u64 {
+    fs::read_to_string("/proc/self/status")
+        .ok()
+        .as_deref()
+        .and_then(|status| status.lines().find_map(|line| line.strip_prefix(field)))
+        .and_then(|value| value.trim().strip_suffix("kB"))
+        .and_then(|kilobytes| kilobytes.trim().parse::<u64>().ok())
+        .map_or(0, |kilobytes| kilobytes * 1024)
+}
+
+/// How many mappings the process has.
+pub fn map_count() -> u64 {
+    fs::read("/proc/self/maps")
+        .map_or(0, |maps| maps.iter().filter(|&&byte| byte == b'\n').count() as u64)
+}
+
+/// How many mappings the process may have.
+pub fn max_map_count() -> u64 {
+    fs::read_to_string("/proc/sys/vm/max_map_count")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}

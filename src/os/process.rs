@@ -1,0 +1,71 @@
+//! What belongs to the process: errno, limits, environment, exit and fork.
+
+use crate::errno::{Errno, Result};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+
+/// The calling thread's errno.
+pub fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Sets the calling thread's errno.
+pub fn set_errno(value: i32) {
+    // SAFETY: no memory is involved.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: the place is the thread's own and lives as long as the thread.
+    unsafe { *place = value };
+}
+
+/// Size of a page in bytes.
+pub fn page_size() -> u64 {
+    // SAFETY: no memory is involved. _SC_PAGESIZE is always known.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    size as u64
+}
+
+/// Soft and hard `RLIMIT_MEMLOCK` in bytes; `u64::MAX` is no limit.
+pub fn memlock_limits() -> (u64, u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a struct to write to. It cannot fail for a known resource.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    (limit.rlim_cur, limit.rlim_max)
+}
+
+/// Effective capabilities: `CapEff` of `/proc/self/status` (proc(5)).
+pub fn capabilities() -> u64 {
+    fs::read_to_string("/proc/self/status")
+        .ok()
+        .as_deref()
+        .and_then(|status| status.lines().find_map(|line| line.strip_prefix("CapEff:")))
+        .and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// An environment variable; none in a set-user-ID program (`AT_SECURE`).
+pub fn environment(name: &str) -> Option<OsString> {
+    // SAFETY: no memory is involved.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if secure { None } else { std::env::var_os(name) }
+}
+
+/// Writes to standard error, as much as it takes at once.
+pub fn write_stderr(text: &[u8]) {
+    // SAFETY: the bytes can be read. A failure leaves nothing to be done.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+/// Has `handler` called when the process exits (atexit(3)).
+pub fn at_exit(handler: extern "C" fn()) -> Result<()> {
+    // SAFETY: the handler is in a library that is never unloaded (-z nodelete).
+    let status = unsafe { libc::atexit(handler) };
+    if status == 0 { Ok(()) } else { Err(Errno(libc::ENOMEM)) }
+}
+
+/// Has `handler` called in the child of each `fork()` (pthread_atfork(3)).
+pub fn at_fork_child(handler: unsafe extern "C" fn()) -> Result<()> {
+    // SAFETY: the handler is in a library that is never unloaded (-z nodelete).
+    let status = unsafe { libc::pthread_atfork(None, None, Some(handler)) };
+    if status == 0 { Ok(()) } else { Err(Errno(status)) }
+}

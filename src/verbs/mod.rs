@@ -1,0 +1,95 @@
+//! The one module that speaks to libibverbs.
+//!
+//! Three calls are enough. Registration always goes through
+//! `ibv_reg_mr_iova2`: `ibv_reg_mr` and `ibv_reg_mr_iova` of rdma-core 28 and
+//! later only forward to it (libibverbs/verbs.c), and it is the one that masks
+//! optional access bits on a kernel that does not know them.
+
+#[cfg(not(feature = "rdma-sys"))]
+mod builtin;
+
+#[cfg(not(feature = "rdma-sys"))]
+use builtin as sys;
+#[cfg(feature = "rdma-sys")]
+use rdma_sys as sys;
+
+pub use sys::{ibv_context, ibv_mr, ibv_pd};
+
+use crate::errno::{Errno, Result};
+use crate::os;
+use libc::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// The `IBV_ACCESS_*` bits that the checks at submit look at.
+pub mod access {
+    /// `IBV_ACCESS_LOCAL_WRITE`
+    pub const LOCAL_WRITE: u32 = 1;
+    /// `IBV_ACCESS_REMOTE_WRITE`
+    pub const REMOTE_WRITE: u32 = 1 << 1;
+    /// `IBV_ACCESS_REMOTE_ATOMIC`
+    pub const REMOTE_ATOMIC: u32 = 1 << 3;
+    /// `IBV_ACCESS_ON_DEMAND`
+    pub const ON_DEMAND: u32 = 1 << 6;
+}
+
+/// What a device says of its limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceLimits {
+    /// Longest region in bytes.
+    pub max_mr_size: u64,
+    /// Highest number of regions.
+    pub max_mr: u64,
+}
+
+/// Registers a region. Blocks.
+///
+/// # Safety
+/// `pd` is a live PD. The range need not be mapped: the kernel looks at it.
+pub unsafe fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: u32,
+) -> Result<NonNull<ibv_mr>> {
+    // A failure that sets no errno must not be reported with an old one.
+    os::set_errno(0);
+    // SAFETY: the caller gives a live PD; the other arguments are numbers to libibverbs.
+    let mr = unsafe { sys::ibv_reg_mr_iova2(pd, addr, length, iova, access) };
+    let errno = os::errno();
+    NonNull::new(mr).ok_or(if errno == 0 { Errno::EIO } else { Errno(errno) })
+}
+
+/// Deregisters a region. Blocks. On an error the region is still alive.
+///
+/// # Safety
+/// `mr` is a live region that nobody else deregisters.
+pub unsafe fn deregister(mr: *mut ibv_mr) -> Result<()> {
+    // SAFETY: the caller gives a live region.
+    match unsafe { sys::ibv_dereg_mr(mr) } {
+        0 => Ok(()),
+        // Old providers return -1 and set errno.
+        status @ ..0 => Err(Errno(if status == -1 { os::errno() } else { -status })),
+        status => Err(Errno(status)),
+    }
+}
+
+/// Asks a device for its limits. May block for a command of the device.
+///
+/// # Safety
+/// `context` is an open device.
+pub unsafe fn device_limits(context: *mut ibv_context) -> Result<DeviceLimits> {
+    let mut attr = MaybeUninit::<sys::ibv_device_attr>::zeroed();
+    // SAFETY: an open device and a struct to write to.
+    let status: c_int = unsafe { sys::ibv_query_device(context, attr.as_mut_ptr()) };
+    if status != 0 {
+        return Err(Errno(status.abs()));
+    }
+    // SAFETY: all of it is numbers, zero before the call and filled by it.
+    let attr = unsafe { attr.assume_init() };
+    Ok(DeviceLimits {
+        max_mr_size: attr.max_mr_size,
+        max_mr: u64::try_from(attr.max_mr).unwrap_or(0),
+    })
+}
