@@ -141,6 +141,7 @@ impl EngineHandle {
                 let failed = ready.is_err();
                 // The creator waits for it, so there is somebody to hear it.
                 let _ = report.send(ready);
+                drop(report);
                 if !failed {
                     WORKER_OF.set(shared.id);
                     shared.core.work(index);
