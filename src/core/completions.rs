@@ -57,7 +57,7 @@ impl<E: Event> Completions<E> {
     /// Puts a completion in its reserved place, then signals.
     pub fn complete(&self, completion: &[u64; WORDS]) {
         self.ring.push_reserved(completion);
-        self.signal.raise();
+        self.signal.raise(|| self.ring.is_empty());
     }
 
     /// Takes out up to `limit` completions, oldest first; says how many.

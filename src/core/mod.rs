@@ -15,3 +15,8 @@ pub mod ring;
 pub mod signal;
 pub mod stats;
 mod sync;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;

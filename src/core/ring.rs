@@ -18,11 +18,11 @@ use crossbeam_utils::CachePadded;
 /// Set in the tail when no more records are taken.
 const CLOSED: u64 = 1 << 63;
 
-/// What a slot is in its lap: the low bits of its state.
+/// What a slot is in its lap, in the order of its life: the low bits of its state.
 const EMPTY: u64 = 0;
 const READY: u64 = 1;
-const TAKEN: u64 = 2;
-const WITHDRAWN: u64 = 3;
+const WITHDRAWN: u64 = 2;
+const TAKEN: u64 = 3;
 const LAP_SHIFT: u32 = 2;
 
 struct Slot<const W: usize> {
@@ -45,6 +45,16 @@ impl<const W: usize> Slot<W> {
     fn read(&self) -> [u64; W] {
         std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed))
     }
+}
+
+/// What a consumer finds at the position that it takes for the next.
+enum Stage {
+    /// No record yet; the slot may still belong to a slow consumer of the lap before.
+    Unwritten,
+    /// A record to take out, or to skip if it was withdrawn.
+    Waiting,
+    /// Another consumer has it: the head has moved on.
+    Passed,
 }
 
 /// The queue takes no more records.
@@ -125,13 +135,10 @@ impl<const W: usize> Ring<W> {
         loop {
             let head = self.head.load(Ordering::Acquire);
             let slot = self.slot(head);
-            let state = slot.state.load(Ordering::Acquire);
-            if state == self.state(head, EMPTY) {
-                return None;
-            }
-            if state != self.state(head, READY) && state != self.state(head, WITHDRAWN) {
-                // Another consumer has it: the head has moved on.
-                continue;
+            match self.stage(head) {
+                Stage::Unwritten => return None,
+                Stage::Passed => continue,
+                Stage::Waiting => {}
             }
             let claimed = self.head.compare_exchange_weak(
                 head,
@@ -163,13 +170,10 @@ impl<const W: usize> Ring<W> {
     /// Whether a consumer would find nothing.
     pub fn is_empty(&self) -> bool {
         loop {
-            let head = self.head.load(Ordering::Acquire);
-            let state = self.slot(head).state.load(Ordering::Acquire);
-            if state == self.state(head, EMPTY) {
-                return true;
-            }
-            if state == self.state(head, READY) || state == self.state(head, WITHDRAWN) {
-                return false;
+            match self.stage(self.head.load(Ordering::Acquire)) {
+                Stage::Unwritten => return true,
+                Stage::Waiting => return false,
+                Stage::Passed => {}
             }
         }
     }
@@ -247,6 +251,18 @@ impl<const W: usize> Ring<W> {
             let slot = self.slot(position);
             slot.write(record);
             slot.state.store(self.state(position, READY), Ordering::Release);
+        }
+    }
+
+    /// What a consumer finds at a position.
+    fn stage(&self, position: u64) -> Stage {
+        let state = self.slot(position).state.load(Ordering::Acquire);
+        if state <= self.state(position, EMPTY) {
+            Stage::Unwritten
+        } else if state <= self.state(position, WITHDRAWN) {
+            Stage::Waiting
+        } else {
+            Stage::Passed
         }
     }
 

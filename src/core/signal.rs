@@ -4,7 +4,9 @@
 //! consumer that finds the queue empty [settles](Signal::settle): it clears the
 //! event, says so, and looks again. Both change `state` with read-modify-write
 //! operations: whichever comes second sees what the first did before, so either
-//! the producer sets the event or the consumer sees the completion.
+//! the producer sets the event or the consumer sees the completion. Whoever sets
+//! the event looks afterwards whether there is still something to read, so it
+//! does not stay set for a completion that was read in between.
 
 #![forbid(unsafe_code)]
 
@@ -42,32 +44,39 @@ impl<E: Event> Signal<E> {
     }
 
     /// From now on the event follows the queue.
-    pub fn watch(&self, is_empty: impl FnOnce() -> bool) {
+    pub fn watch(&self, is_empty: impl Fn() -> bool) {
         if self.is_unwatched() {
             self.state.swap(QUIET, Ordering::AcqRel);
             if !is_empty() {
-                self.raise();
+                self.raise(is_empty);
             }
         }
     }
 
     /// There is something to read. Call after it was published.
-    pub fn raise(&self) {
-        if self.state.fetch_or(RAISED, Ordering::AcqRel) == QUIET {
+    pub fn raise(&self, is_empty: impl Fn() -> bool) {
+        if self.begin_raise() {
             self.event.set();
+            // It may have been read before the event was set.
+            self.settle(is_empty);
         }
     }
 
     /// Clears the event if there is nothing to read.
     pub fn settle(&self, is_empty: impl Fn() -> bool) {
-        if self.is_unwatched() || !is_empty() {
-            return;
+        while !self.is_unwatched() && is_empty() {
+            self.event.clear();
+            self.state.swap(QUIET, Ordering::AcqRel);
+            if is_empty() || !self.begin_raise() {
+                return;
+            }
+            self.event.set();
         }
-        self.event.clear();
-        self.state.swap(QUIET, Ordering::AcqRel);
-        if !is_empty() {
-            self.raise();
-        }
+    }
+
+    /// Whether it falls to the caller to set the event.
+    fn begin_raise(&self) -> bool {
+        self.state.fetch_or(RAISED, Ordering::AcqRel) == QUIET
     }
 
     fn is_unwatched(&self) -> bool {

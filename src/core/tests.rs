@@ -1,0 +1,577 @@
+//! The core against models of it, and under many threads. Miri runs this file
+//! too, with fewer rounds.
+
+use super::completions::Completions;
+use super::engine::{Cancel, Engine, Host, Snapshot};
+use super::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
+use super::retry::MAX_ATTEMPTS;
+use super::ring::{Closed, Ring};
+use super::signal::Event;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Miri is some hundred times slower.
+const fn rounds(native: usize) -> usize {
+    if cfg!(miri) { native / 200 + 2 } else { native }
+}
+
+fn proptest_config() -> ProptestConfig {
+    ProptestConfig { cases: rounds(512) as u32, failure_persistence: None, ..Default::default() }
+}
+
+fn request(tag: u64) -> Request {
+    Request {
+        operation: Operation::Register,
+        delivery: Delivery::Callback,
+        attempts: 0,
+        access: 7,
+        owner: 1,
+        tag,
+        pd: tag % 3 + 1,
+        address: 0x1000,
+        length: 10,
+        iova: 0x1000,
+        submitted: 0,
+    }
+}
+
+// ---- ring ----------------------------------------------------------------
+
+#[derive(Clone, Debug)]
+enum RingStep {
+    Push(usize),
+    Pop,
+    Withdraw(u64),
+    Close,
+}
+
+fn ring_step() -> impl Strategy<Value = RingStep> {
+    prop_oneof![
+        4 => (0_usize..6).prop_map(RingStep::Push),
+        4 => Just(RingStep::Pop),
+        2 => (0_u64..40).prop_map(RingStep::Withdraw),
+        1 => Just(RingStep::Close),
+    ]
+}
+
+proptest! {
+    #![proptest_config(proptest_config())]
+
+    /// One thread: the ring is a bounded FIFO from which records can be withdrawn.
+    #[test]
+    fn ring_is_a_bounded_fifo(capacity in 1_usize..9, steps in prop::collection::vec(ring_step(), 0..80)) {
+        let ring = Ring::<2>::new(capacity);
+        let capacity = capacity.next_power_of_two();
+        prop_assert_eq!(ring.capacity(), capacity);
+        // (value, withdrawn); a withdrawn one holds its slot until it comes up.
+        let mut model = VecDeque::new();
+        let mut next = 0_u64;
+        let mut closed = false;
+        for step in steps {
+            match step {
+                RingStep::Push(count) => {
+                    let batch: Vec<_> = (next..next + count as u64).map(|n| [n, !n]).collect();
+                    let room = count.min(capacity - model.len());
+                    if closed {
+                        prop_assert_eq!(ring.push(&batch), Err(Closed));
+                    } else {
+                        prop_assert_eq!(ring.push(&batch), Ok(room));
+                        model.extend((next..next + room as u64).map(|n| (n, false)));
+                        next += room as u64;
+                    }
+                }
+                RingStep::Pop => {
+                    prop_assert_eq!(ring.is_empty(), model.is_empty());
+                    while model.front().is_some_and(|(_, withdrawn)| *withdrawn) {
+                        model.pop_front();
+                    }
+                    let expected = model.pop_front().map(|(n, _)| [n, !n]);
+                    prop_assert_eq!(ring.pop(|_| ()), expected);
+                }
+                RingStep::Withdraw(value) => {
+                    let found = model.iter_mut().find(|(n, gone)| *n == value && !*gone);
+                    let expected = found.map(|entry| { entry.1 = true; [value, !value] });
+                    prop_assert_eq!(ring.withdraw(|words| words[0] == value), expected);
+                }
+                RingStep::Close => {
+                    ring.close();
+                    closed = true;
+                }
+            }
+            prop_assert_eq!(ring.count(|_| true), model.iter().filter(|(_, gone)| !gone).count());
+            prop_assert_eq!(ring.pushed(), next);
+            prop_assert_eq!(ring.is_finished(), closed && model.is_empty());
+        }
+    }
+
+    #[test]
+    fn requests_survive_their_encoding(
+        deregister: bool, queue: bool, attempts: u8, access: u32, words: [u64; 7],
+    ) {
+        let request = Request {
+            operation: if deregister { Operation::Deregister } else { Operation::Register },
+            delivery: if queue { Delivery::Queue } else { Delivery::Callback },
+            attempts,
+            access,
+            owner: words[0],
+            tag: words[1],
+            pd: words[2],
+            address: words[3],
+            length: words[4],
+            iova: words[5],
+            submitted: words[6],
+        };
+        prop_assert_eq!(Request::decode(&request.encode()), request);
+    }
+
+    #[test]
+    fn completions_survive_their_encoding(
+        deregister: bool, status: i32, diag: u32, words: [u64; 5],
+    ) {
+        let completion = Completion {
+            tag: words[0],
+            operation: if deregister { Operation::Deregister } else { Operation::Register },
+            outcome: Outcome { status, diag, diag_arg: words[1], region: words[2] },
+            queued_ns: words[3],
+            busy_ns: words[4],
+        };
+        prop_assert_eq!(Completion::decode(&completion.encode()), completion);
+    }
+}
+
+/// Many producers in batches, many consumers and a canceller: each record comes
+/// out exactly once.
+#[test]
+fn ring_loses_and_doubles_nothing() {
+    const PRODUCERS: u64 = 3;
+    let each = rounds(100_000) as u64;
+    let ring = Ring::<1>::new(64);
+    let seen: Vec<_> = (0..PRODUCERS * each).map(|_| AtomicUsize::new(0)).collect();
+    let left = AtomicUsize::new(seen.len());
+    let see = |value: u64| {
+        seen[value as usize].fetch_add(1, Ordering::Relaxed);
+        left.fetch_sub(1, Ordering::Relaxed);
+    };
+    thread::scope(|scope| {
+        for producer in 0..PRODUCERS {
+            let ring = &ring;
+            scope.spawn(move || {
+                let all: Vec<_> = (producer * each..(producer + 1) * each).map(|n| [n]).collect();
+                let mut rest = &all[..];
+                while !rest.is_empty() {
+                    let batch = &rest[..rest.len().min(7)];
+                    rest = &rest[ring.push(batch).expect("open")..];
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while left.load(Ordering::Relaxed) > 0 {
+                    match ring.pop(|_| ()) {
+                        Some([value]) => see(value),
+                        None => thread::yield_now(),
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            while left.load(Ordering::Relaxed) > 0 {
+                match ring.withdraw(|words| words[0] % 5 == 0) {
+                    Some([value]) => see(value),
+                    None => thread::yield_now(),
+                }
+            }
+        });
+    });
+    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+}
+
+// ---- completions and their signal -----------------------------------------
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Event for Arc<Flag> {
+    fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+    fn clear(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest_config())]
+
+    /// One thread: places are exact, order is kept, and the event is set exactly
+    /// while something is unread, from the first watch on.
+    #[test]
+    fn event_follows_the_queue(
+        capacity in 1_u32..10,
+        steps in prop::collection::vec((0_usize..4, 0_usize..6), 0..80),
+    ) {
+        let flag = Arc::new(Flag::default());
+        let completions = Completions::new(capacity, Arc::clone(&flag));
+        let (mut awaited, mut unread, mut next, mut watched) = (0_usize, VecDeque::new(), 0, false);
+        for (kind, amount) in steps {
+            match kind {
+                0 => {
+                    let free = capacity as usize - awaited - unread.len();
+                    prop_assert_eq!(completions.reserve(amount), amount.min(free));
+                    awaited += amount.min(free);
+                }
+                1 if awaited > 0 => {
+                    completions.complete(&[next; 8]);
+                    unread.push_back(next);
+                    next += 1;
+                    awaited -= 1;
+                }
+                2 => {
+                    let mut read = Vec::new();
+                    let count = completions.poll(amount, |_, words| read.push(words[0]));
+                    prop_assert_eq!(count, amount.min(unread.len()));
+                    prop_assert_eq!(read, unread.drain(..count).collect::<Vec<_>>());
+                }
+                3 if amount == 0 => {
+                    completions.watch();
+                    watched = true;
+                }
+                _ => {
+                    let back = amount.min(awaited);
+                    completions.release(back);
+                    awaited -= back;
+                }
+            }
+            prop_assert_eq!(completions.is_awaiting(), awaited > 0);
+            prop_assert_eq!(flag.0.load(Ordering::SeqCst), watched && !unread.is_empty());
+        }
+    }
+}
+
+// ---- engine -----------------------------------------------------------------
+
+type Execute = dyn Fn(&Request) -> Outcome + Send + Sync;
+
+/// A world that a test makes up.
+struct World {
+    start: Instant,
+    execute: Box<Execute>,
+    delivered: Mutex<Sender<(Request, Completion)>>,
+}
+
+impl Host for World {
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+    fn execute(&self, request: &Request) -> Outcome {
+        (self.execute)(request)
+    }
+    fn deliver(&self, request: &Request, completion: &Completion) {
+        // The test may have stopped listening.
+        let _ = self.delivered.lock().unwrap().send((*request, *completion));
+        assert_ne!(request.tag, PANIC_IN_DELIVERY, "as the test wants it");
+    }
+}
+
+const PANIC_IN_DELIVERY: u64 = u64::MAX;
+
+type Delivered = Receiver<(Request, Completion)>;
+
+/// An engine with its threads, which end with it.
+struct Running {
+    engine: Arc<Engine<World>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(
+        workers: usize,
+        depth: usize,
+        execute: impl Fn(&Request) -> Outcome + Send + Sync + 'static,
+    ) -> (Self, Delivered) {
+        let (sender, delivered) = channel();
+        let world = World {
+            start: Instant::now(),
+            execute: Box::new(execute),
+            delivered: Mutex::new(sender),
+        };
+        let engine = Arc::new(Engine::new(workers, depth, true, world));
+        let threads = (0..workers)
+            .map(|index| {
+                let engine = Arc::clone(&engine);
+                thread::spawn(move || engine.work(index))
+            })
+            .collect();
+        (Self { engine, threads }, delivered)
+    }
+
+    fn submit(&self, request: Request) {
+        assert_eq!(self.engine.submit(&[request.encode()]), Ok(1));
+    }
+
+    fn drain(&self) {
+        assert!(self.engine.drain(|_| true, || None));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.engine.close();
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a worker does not panic");
+        }
+    }
+}
+
+/// A door that workers wait at, so that a test knows where they are.
+#[derive(Clone)]
+struct Door {
+    open: Arc<AtomicBool>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Door {
+    fn closed() -> Self {
+        Self { open: Arc::new(AtomicBool::new(false)), waiting: Arc::new(AtomicUsize::new(0)) }
+    }
+    fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while !self.open.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+    }
+    fn open(&self) {
+        self.open.store(true, Ordering::SeqCst);
+    }
+    fn wait_for(&self, count: usize) {
+        while self.waiting.load(Ordering::SeqCst) < count {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn engine_completes_everything_exactly_once() {
+    const SUBMITTERS: u64 = 4;
+    let each = rounds(40_000) as u64;
+    let (running, delivered) = Running::start(3, 256, |_| Outcome::default());
+    thread::scope(|scope| {
+        for submitter in 0..SUBMITTERS {
+            let engine = &running.engine;
+            scope.spawn(move || {
+                for tag in submitter * each..(submitter + 1) * each {
+                    while engine.submit(&[request(tag).encode()]) == Ok(0) {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    running.drain();
+    let mut tags: Vec<_> = delivered.try_iter().map(|(request, _)| request.tag).collect();
+    tags.sort_unstable();
+    assert!(tags.iter().copied().eq(0..SUBMITTERS * each));
+    let Snapshot { submitted, queued, running: busy, totals } = running.engine.snapshot();
+    assert_eq!((submitted, queued, busy), (SUBMITTERS * each, 0, 0));
+    assert_eq!((totals.completed, totals.failed, totals.cancelled), (SUBMITTERS * each, 0, 0));
+    assert_eq!(totals.registered_bytes, SUBMITTERS * each * 10);
+}
+
+/// A worker that has just gone to sleep hears of the next request.
+#[test]
+fn engine_wakes_up_each_time() {
+    let (running, delivered) = Running::start(2, 8, |_| Outcome::default());
+    for tag in 0..rounds(20_000) as u64 {
+        running.submit(request(tag));
+        assert_eq!(delivered.recv().unwrap().0.tag, tag);
+        if tag % 64 == 0 {
+            thread::sleep(Duration::from_micros(tag % 100));
+        }
+    }
+}
+
+#[test]
+fn engine_cancels_what_is_queued_only() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, delivered) = Running::start(1, 8, move |_| {
+        at_door.pass();
+        Outcome::default()
+    });
+    running.submit(request(1));
+    door.wait_for(1);
+    running.submit(request(2));
+    running.submit(request(3));
+    let cancel = |tag| running.engine.cancel(|request| request.tag == tag);
+    assert_eq!(cancel(1), Cancel::Running);
+    assert_eq!(cancel(2), Cancel::Cancelled);
+    let (_, completion) = delivered.try_recv().expect("delivered before cancel returns");
+    assert_eq!((completion.tag, completion.outcome.status), (2, libc::ECANCELED));
+    assert_eq!(cancel(2), Cancel::NotFound);
+    assert_eq!(running.engine.snapshot().queued, 1);
+    door.open();
+    running.drain();
+    assert_eq!(cancel(1), Cancel::NotFound);
+    let rest: Vec<_> = delivered.try_iter().map(|(_, c)| (c.tag, c.outcome.status)).collect();
+    assert_eq!(rest, [(1, 0), (3, 0)]);
+    assert_eq!(running.engine.snapshot().totals.cancelled, 1);
+}
+
+#[test]
+fn engine_drains_one_pd_while_another_is_busy() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, _delivered) = Running::start(2, 8, move |request| {
+        if request.pd == 1 {
+            at_door.pass();
+        }
+        Outcome::default()
+    });
+    running.submit(request(0));
+    door.wait_for(1);
+    running.submit(request(1));
+    assert!(running.engine.drain(|request| request.pd == 2, || None));
+    assert!(!running.engine.drain(|request| request.pd == 1, || Some(Duration::ZERO)));
+    door.open();
+    running.drain();
+}
+
+/// A transient error is tried again; the worker serves others meanwhile.
+#[test]
+fn engine_retries_transient_errors() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let (running, delivered) = Running::start(1, 8, move |request| match request.tag {
+        1 if request.attempts < 2 => Outcome::failed(libc::EAGAIN),
+        2 => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Outcome::failed(libc::EINTR)
+        }
+        _ => Outcome::default(),
+    });
+    running.submit(request(1));
+    running.submit(request(2));
+    running.submit(request(3));
+    running.drain();
+    let order: Vec<_> = delivered.try_iter().map(|(_, c)| (c.tag, c.outcome.status)).collect();
+    assert_eq!(order, [(3, 0), (1, 0), (2, libc::EINTR)]);
+    assert_eq!(calls.load(Ordering::SeqCst), u64::from(MAX_ATTEMPTS));
+}
+
+/// F6: errors of many requests at once are delivered, none is kept for ever.
+#[test]
+fn engine_bounds_the_retries() {
+    let (running, delivered) = Running::start(2, 1024, |_| Outcome::failed(libc::EAGAIN));
+    let count = rounds(1000) as u64;
+    for tag in 0..count {
+        running.submit(request(tag));
+    }
+    running.drain();
+    assert_eq!(delivered.try_iter().count() as u64, count);
+    assert_eq!(running.engine.snapshot().totals.failed, count);
+}
+
+/// A request that waits for another attempt can be cancelled, and is when the engine closes.
+#[test]
+fn engine_cancels_what_waits_for_another_attempt() {
+    let (running, delivered) = Running::start(1, 8, |_| Outcome::failed(libc::EAGAIN));
+    running.submit(request(1));
+    while running.engine.cancel(|request| request.tag == 1) != Cancel::Cancelled {
+        assert!(delivered.try_recv().is_err(), "five waits are longer than a moment");
+    }
+    assert_eq!(delivered.recv().unwrap().1.outcome.status, libc::ECANCELED);
+    running.submit(request(2));
+    drop(running);
+    assert_eq!(delivered.iter().count(), 1);
+}
+
+/// F73: a panic is the request's failure, and the pool goes on.
+#[test]
+fn engine_survives_panics() {
+    let (running, delivered) = Running::start(1, 8, |request| {
+        assert_ne!(request.tag, 1, "as the test wants it");
+        Outcome::default()
+    });
+    running.submit(request(1));
+    running.submit(request(PANIC_IN_DELIVERY));
+    running.submit(Request { operation: Operation::Deregister, ..request(1) });
+    running.submit(request(3));
+    running.drain();
+    let statuses: Vec<_> =
+        delivered.try_iter().map(|(_, c)| (c.outcome.status, c.outcome.region)).collect();
+    // A deregistration that did not happen hands its region back.
+    assert_eq!(statuses, [(libc::EIO, 0), (0, 0), (libc::EIO, 0x1000), (0, 0)]);
+}
+
+#[test]
+fn engine_closes_with_work_queued() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, delivered) = Running::start(2, 16, move |_| {
+        at_door.pass();
+        Outcome::default()
+    });
+    for tag in 0..12 {
+        running.submit(request(tag));
+    }
+    door.wait_for(2);
+    running.engine.close();
+    assert_eq!(running.engine.submit(&[request(99).encode()]), Err(Closed));
+    door.open();
+    drop(running);
+    let statuses: Vec<_> = delivered.iter().map(|(_, c)| c.outcome.status).collect();
+    assert_eq!(statuses.len(), 12);
+    assert_eq!(statuses.iter().filter(|&&status| status == 0).count(), 2);
+    assert!(statuses.iter().all(|&status| status == 0 || status == libc::ECANCELED));
+}
+
+/// After a halt nothing is performed and nothing is delivered.
+#[test]
+fn engine_halts() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, delivered) = Running::start(1, 16, move |_| {
+        at_door.pass();
+        Outcome::default()
+    });
+    running.submit(request(1));
+    running.submit(request(2));
+    door.wait_for(1);
+    running.engine.halt();
+    assert!(!running.engine.is_quiet());
+    assert_eq!(running.engine.submit(&[request(3).encode()]), Err(Closed));
+    door.open();
+    drop(running);
+    assert_eq!(delivered.iter().count(), 0);
+}
+
+/// The number of requests at work at a time is the number of workers.
+#[test]
+fn engine_uses_all_workers() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, _delivered) = Running::start(4, 16, move |_| {
+        at_door.pass();
+        Outcome::default()
+    });
+    let batch: Vec<_> = (0..8).map(|tag| request(tag).encode()).collect();
+    assert_eq!(running.engine.submit(&batch), Ok(8));
+    door.wait_for(4);
+    let Snapshot { queued, running: busy, .. } = running.engine.snapshot();
+    assert_eq!((queued, busy), (4, 4));
+    assert!(running.engine.is_owner_served(1));
+    assert!(!running.engine.is_owner_served(2));
+    door.open();
+    running.drain();
+}
+
+/// WORDS is what the queue's memory costs: see the README's limits.
+#[test]
+fn a_queued_request_is_small() {
+    assert!((WORDS + 1) * 8 + 72 <= 256, "a slot of the queue and one of a completion queue");
+}
