@@ -242,10 +242,11 @@ pub fn drain(engine: &EngineHandle, pd: *mut ibv_pd, timeout_ms: c_int) -> Resul
     engine.shared.check_not_in_callback()?;
     let core = &engine.shared.core;
     let pd = pd.expose_provenance() as u64;
-    if core.drain(|request| pd == 0 || request.pd == pd, remaining) {
-        Ok(())
-    } else {
-        Err(Errno::ETIMEDOUT)
+    let over = core.drain(|request| pd == 0 || request.pd == pd, remaining);
+    match (core.is_halted(), over) {
+        (true, _) => Err(Errno::ESHUTDOWN),
+        (false, true) => Ok(()),
+        (false, false) => Err(Errno::ETIMEDOUT),
     }
 }
 

@@ -177,11 +177,12 @@ struct amr_wc {
      */
     struct ibv_mr *mr;
     /**
-     * Nanoseconds from submit until a worker took the request.
+     * Nanoseconds from submit until a worker took the request; if it was
+     * tried again after EAGAIN or EINTR, until the last attempt.
      */
     uint64_t queued_ns;
     /**
-     * Nanoseconds that the worker was busy with it.
+     * Nanoseconds that the worker was busy with it, in the last attempt.
      */
     uint64_t busy_ns;
     /**
@@ -507,7 +508,9 @@ struct amr_engine *amr_default_engine(void);
  * limit; 0: only look.
  *
  * Returns 0, or ETIMEDOUT, EDEADLK (called in a callback of this engine),
- * EPERM (the engine was made before fork()), EINVAL (timeout_ms below -1), EIO.
+ * EPERM (the engine was made before fork()), EINVAL (timeout_ms below -1),
+ * ESHUTDOWN (the process is exiting; requests that are queued stay so), EIO;
+ * with engine NULL also what amr_default_engine() gives.
  *
  * Any thread.
  */
@@ -550,9 +553,9 @@ int amr_cq_fd(struct amr_cq *cq);
 /**
  * Read completions, oldest first, without waiting.
  *
- * Writes at most `num_entries` to `wc`. Once this has returned less than
- * num_entries, the file descriptor is not readable until another completion
- * comes. Several threads may poll: each completion goes to one of them.
+ * Writes at most `num_entries` to `wc`. Several threads may poll: each
+ * completion goes to one of them, so a thread that was woken by the file
+ * descriptor may find that another has read it.
  *
  * Returns how many were written, 0 if none is there, or a negative errno
  * value: -EINVAL (NULL, num_entries below 1), -EPERM (the queue was made
@@ -569,7 +572,8 @@ int amr_poll_cq(struct amr_cq *cq, int num_entries, struct amr_wc *wc);
  *
  * Returns how many were written, 0 after the time is over, or a negative errno
  * value: -EINVAL (NULL, num_entries below 1, timeout_ms below -1), -EDEADLK
- * (called in a callback of the same engine), -EPERM (the queue was made before
+ * (called in a callback of the same engine), -ESHUTDOWN (the process is
+ * exiting, and no completion will come), -EPERM (the queue was made before
  * fork()), -EIO. Any thread.
  */
 int amr_wait_cq(struct amr_cq *cq, int num_entries, struct amr_wc *wc, int timeout_ms);
@@ -607,15 +611,17 @@ int amr_destroy_cq(struct amr_cq *cq);
  * post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
  * opcode or flag; reserved bytes not zero; iova without AMR_WR_IOVA; for
  * AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
- * form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length or
- * iova + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC
- * without IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that
- * of addr; for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before
+ * form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
+ * IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
+ * IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr; for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before
  * fork()), ESHUTDOWN (the process is exiting), EIO.
  *
  * Any thread, a callback included; not a signal handler.
  */
-int amr_post(struct amr_cq *cq, const struct amr_wr *wr, size_t count, size_t *posted);
+int amr_post(struct amr_cq *cq,
+             const struct amr_wr *wr,
+             size_t count,
+             size_t *posted);
 
 /**
  * Cancel a queued request.
@@ -659,8 +665,9 @@ int amr_explain(const struct amr_wc *wc, char *buf, size_t size);
  * `context` NULL: only those of the process. Fields that cannot be read are 0.
  * Of a larger struct than this library knows the tail is set to zero.
  *
- * Returns 0, EINVAL (NULL limits; limits->size below sizeof(size_t)), or the
- * errno value of ibv_query_device(), or EIO. Takes tens of microseconds and
+ * Returns 0, EINVAL (NULL limits; limits->size below sizeof(size_t)), E2BIG
+ * (limits->size above 4096: it was not set), EIO, or the errno value of
+ * ibv_query_device(). Takes tens of microseconds and
  * more in a process with many mappings. Any thread, also in a forked child.
  */
 int amr_query_limits(struct ibv_context *context, struct amr_limits *limits);
@@ -671,8 +678,9 @@ int amr_query_limits(struct ibv_context *context, struct amr_limits *limits);
  * `engine` NULL: the default engine. Of a larger struct than this library
  * knows the tail is set to zero.
  *
- * Returns 0, EINVAL (NULL stats; stats->size below sizeof(size_t)), EPERM (the
- * engine was made before fork()), EIO; with engine NULL also what
+ * Returns 0, EINVAL (NULL stats; stats->size below sizeof(size_t)), E2BIG
+ * (stats->size above 4096: it was not set), EPERM (the engine was made before
+ * fork()), EIO; with engine NULL also what
  * amr_default_engine() gives. Looks through the engine's queue. Any thread, a
  * callback included.
  */

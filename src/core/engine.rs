@@ -147,13 +147,14 @@ impl<H: Host> Engine<H> {
     }
 
     /// Waits until no request that matches is queued, running or being
-    /// delivered; `false` if `remaining` said that the time is up before.
+    /// delivered, or the engine is halted; `false` if `remaining` said that the
+    /// time is up before.
     pub fn drain(
         &self,
         matches: impl Fn(&Request) -> bool,
         remaining: impl Fn() -> Option<Duration>,
     ) -> bool {
-        self.drain.wait(|| !self.is_under_way(&matches), remaining)
+        self.drain.wait(|| self.is_halted() || !self.is_under_way(&matches), remaining)
     }
 
     /// Waits until no worker delivers for an owner that has no request left.
@@ -366,6 +367,7 @@ impl<H: Host> Engine<H> {
         fence(Ordering::SeqCst);
         self.queue.close();
         self.idle.wake_all();
+        self.drain.progress();
     }
 
     fn phase(&self) -> u32 {

@@ -46,9 +46,10 @@ pub struct amr_wc {
     /// after a failure. AMR_OP_DEREG_MR: NULL; after a failure the region,
     /// which is alive and the caller's again.
     pub mr: *mut ibv_mr,
-    /// Nanoseconds from submit until a worker took the request.
+    /// Nanoseconds from submit until a worker took the request; if it was
+    /// tried again after EAGAIN or EINTR, until the last attempt.
     pub queued_ns: u64,
-    /// Nanoseconds that the worker was busy with it.
+    /// Nanoseconds that the worker was busy with it, in the last attempt.
     pub busy_ns: u64,
     /// A number that belongs to diag.
     pub diag_arg: u64,
@@ -102,9 +103,9 @@ pub unsafe extern "C" fn amr_cq_fd(cq: *mut CqHandle) -> c_int {
 
 /// Read completions, oldest first, without waiting.
 ///
-/// Writes at most `num_entries` to `wc`. Once this has returned less than
-/// num_entries, the file descriptor is not readable until another completion
-/// comes. Several threads may poll: each completion goes to one of them.
+/// Writes at most `num_entries` to `wc`. Several threads may poll: each
+/// completion goes to one of them, so a thread that was woken by the file
+/// descriptor may find that another has read it.
 ///
 /// Returns how many were written, 0 if none is there, or a negative errno
 /// value: -EINVAL (NULL, num_entries below 1), -EPERM (the queue was made
@@ -132,7 +133,8 @@ pub unsafe extern "C" fn amr_poll_cq(
 ///
 /// Returns how many were written, 0 after the time is over, or a negative errno
 /// value: -EINVAL (NULL, num_entries below 1, timeout_ms below -1), -EDEADLK
-/// (called in a callback of the same engine), -EPERM (the queue was made before
+/// (called in a callback of the same engine), -ESHUTDOWN (the process is
+/// exiting, and no completion will come), -EPERM (the queue was made before
 /// fork()), -EIO. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amr_wait_cq(

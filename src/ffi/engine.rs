@@ -101,7 +101,9 @@ pub extern "C" fn amr_default_engine() -> *mut EngineHandle {
 /// limit; 0: only look.
 ///
 /// Returns 0, or ETIMEDOUT, EDEADLK (called in a callback of this engine),
-/// EPERM (the engine was made before fork()), EINVAL (timeout_ms below -1), EIO.
+/// EPERM (the engine was made before fork()), EINVAL (timeout_ms below -1),
+/// ESHUTDOWN (the process is exiting; requests that are queued stay so), EIO;
+/// with engine NULL also what amr_default_engine() gives.
 ///
 /// Any thread.
 #[unsafe(no_mangle)]

@@ -83,10 +83,9 @@ pub struct amr_wr {
 /// post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
 /// opcode or flag; reserved bytes not zero; iova without AMR_WR_IOVA; for
 /// AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
-/// form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length or
-/// iova + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC
-/// without IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that
-/// of addr; for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before
+/// form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
+/// IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
+/// IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr; for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before
 /// fork()), ESHUTDOWN (the process is exiting), EIO.
 ///
 /// Any thread, a callback included; not a signal handler.
