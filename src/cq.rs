@@ -145,28 +145,41 @@ impl CqHandle {
     /// # Safety
     /// The operands name NULL or live objects, as the opcodes say.
     pub unsafe fn post(&self, requests: &[amr_wr], taken: &mut usize) -> Result<()> {
-        let submitted = os::monotonic_ns();
         for chunk in requests.chunks(BATCH) {
-            let mut batch = [[0; request::WORDS]; BATCH];
-            let mut valid = 0;
-            let mut refused = Ok(());
-            for wr in chunk {
+            match chunk {
                 // SAFETY: the caller vouches for the operands.
-                match unsafe { intake::work_request(wr) } {
-                    Ok(request) => {
-                        batch[valid] = self.address(request, wr.wr_id, submitted).encode();
-                        valid += 1;
-                    }
-                    Err(error) => {
-                        refused = Err(error);
-                        break;
-                    }
-                }
+                [_] => unsafe { self.post_chunk::<1>(chunk, taken) }?,
+                // SAFETY: the same.
+                _ => unsafe { self.post_chunk::<BATCH>(chunk, taken) }?,
             }
-            self.submit(&batch[..valid], taken)?;
-            refused?;
         }
         Ok(())
+    }
+
+    /// Takes at most `N` work requests until one is refused.
+    ///
+    /// # Safety
+    /// As for [`post`](Self::post).
+    unsafe fn post_chunk<const N: usize>(&self, chunk: &[amr_wr], taken: &mut usize) -> Result<()> {
+        let submitted = os::monotonic_ns();
+        let mut batch = [[0; request::WORDS]; N];
+        let mut valid = 0;
+        let mut refused = Ok(());
+        for wr in chunk {
+            // SAFETY: the caller vouches for the operands.
+            match unsafe { intake::work_request(wr) } {
+                Ok(request) => {
+                    batch[valid] = self.address(request, wr.wr_id, submitted).encode();
+                    valid += 1;
+                }
+                Err(error) => {
+                    refused = Err(error);
+                    break;
+                }
+            }
+        }
+        self.submit(&batch[..valid], taken)?;
+        refused
     }
 
     /// Cancels a queued request.

@@ -227,8 +227,11 @@ impl<H: Host> Engine<H> {
         let alone = self.idle.begin_search();
         let mut found = if alone && self.spins { self.search(index) } else { None };
         while found.is_none() && !self.is_finished() {
-            self.idle
-                .sleep(index, self.retry_delay(), || !self.queue.is_empty() || self.is_finished());
+            let due = self.retries.next_due();
+            let timeout = due.map(|due| Duration::from_nanos(due.saturating_sub(self.host.now())));
+            self.idle.sleep(index, timeout, || {
+                !self.queue.is_empty() || self.is_finished() || self.retries.next_due() != due
+            });
             found = self.take(index);
         }
         self.idle.end_search();
@@ -269,12 +272,6 @@ impl<H: Host> Engine<H> {
         }
         let now = (self.phase() == OPEN).then(|| self.host.now());
         self.retries.take(now, |request| self.workers[index].record.begin(&request.encode()))
-    }
-
-    /// How long until a request is to be tried again.
-    fn retry_delay(&self) -> Option<Duration> {
-        let due = self.retries.next_due()?;
-        Some(Duration::from_nanos(due.saturating_sub(self.host.now())))
     }
 
     /// Performs a request and delivers its completion.

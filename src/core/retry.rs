@@ -64,8 +64,9 @@ impl Retries {
         let index = list.iter().position(|w| now.is_none_or(|now| w.due <= now))?;
         let request = list.swap_remove(index).request;
         publish(&request);
-        self.waiting.store(list.len(), Ordering::SeqCst);
+        // In this order: who finds the list empty finds that something has left.
         self.left.fetch_add(1, Ordering::SeqCst);
+        self.waiting.store(list.len(), Ordering::SeqCst);
         Some(request)
     }
 

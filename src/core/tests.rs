@@ -3,7 +3,7 @@
 
 use super::completions::Completions;
 use super::engine::{Cancel, Engine, Host, Snapshot};
-use super::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
+use super::request::{Completion, Delivery, Operation, Outcome, Request};
 use super::retry::MAX_ATTEMPTS;
 use super::ring::{Closed, Ring};
 use super::signal::Event;
@@ -568,10 +568,4 @@ fn engine_uses_all_workers() {
     assert!(!running.engine.is_owner_served(2));
     door.open();
     running.drain();
-}
-
-/// WORDS is what the queue's memory costs: see the README's limits.
-#[test]
-fn a_queued_request_is_small() {
-    assert!((WORDS + 1) * 8 + 72 <= 256, "a slot of the queue and one of a completion queue");
 }
