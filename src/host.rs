@@ -107,10 +107,10 @@ impl EngineHandle {
             // SAFETY: the caller gives NULL or a live engine.
             let engine = unsafe { engine.as_ref() }.ok_or(Errno::EINVAL)?;
             lifecycle::check_generation(engine.shared.generation)?;
+            engine.shared.check_not_in_callback()?;
             if default_engine::is(engine) {
                 return Err(Errno::EINVAL);
             }
-            engine.shared.check_not_in_callback()?;
             if engine.shared.queues.load(Ordering::Acquire) > 0 {
                 return Err(Errno::EBUSY);
             }
@@ -323,7 +323,13 @@ fn register(request: &Request) -> Outcome {
         )
     };
     match registered {
-        Ok(mr) => Outcome { region: mr.as_ptr().expose_provenance() as u64, ..Outcome::default() },
+        Ok(mr) => {
+            log::write(
+                Level::Debug,
+                format_args!("registered {} bytes at {:#x}", request.length, request.address),
+            );
+            Outcome { region: mr.as_ptr().expose_provenance() as u64, ..Outcome::default() }
+        }
         Err(error) => {
             log::write(
                 Level::Info,
@@ -337,7 +343,10 @@ fn register(request: &Request) -> Outcome {
 fn deregister(request: &Request) -> Outcome {
     // SAFETY: the application has given the region away until the completion.
     match unsafe { verbs::deregister(pointer(request.address)) } {
-        Ok(()) => Outcome::default(),
+        Ok(()) => {
+            log::write(Level::Debug, format_args!("deregistered {} bytes", request.length));
+            Outcome::default()
+        }
         Err(error) => {
             log::write(Level::Info, format_args!("deregistration failed: {error}"));
             Outcome { region: request.address, ..Outcome::failed(error.0) }

@@ -33,6 +33,7 @@ impl Level {
 }
 
 /// Writes a line if that level was asked for.
+#[inline]
 pub fn write(level: Level, message: fmt::Arguments<'_>) {
     if config::log_level() >= Some(level) {
         line(message);

@@ -105,15 +105,15 @@ struct amr_cq;
  *
  * `mr` is the registered region; NULL when a registration failed or a
  * deregistration succeeded; the region, still alive and the caller's, when a
- * deregistration failed. `status` is 0 or a positive errno value (ECANCELED:
- * the engine was destroyed first). `ctx` is what was given at submit.
+ * deregistration failed. `status` is 0 or a positive errno value. `ctx` is what
+ * was given at submit.
  *
  * Runs on a worker thread of the engine with all signals blocked, no lock of
  * the library held, and never inside the submitting call. It may call anything
  * of libamr but what would wait for itself: amr_destroy_engine(), amr_drain()
  * and amr_wait_cq() on its own engine answer EDEADLK. It must not throw,
  * longjmp() or end its thread. A worker that is in a callback serves no other
- * request.
+ * request. A worker's stack has 256 KiB.
  */
 typedef void (*amr_callback)(struct ibv_mr *mr, int status, void *ctx);
 
@@ -177,8 +177,9 @@ struct amr_wc {
      */
     struct ibv_mr *mr;
     /**
-     * Nanoseconds from submit until a worker took the request; if it was
-     * tried again after EAGAIN or EINTR, until the last attempt.
+     * Nanoseconds from submit until a worker took the request, or until it
+     * was cancelled; if it was tried again after EAGAIN or EINTR, until the
+     * last attempt.
      */
     uint64_t queued_ns;
     /**
@@ -220,6 +221,10 @@ struct amr_reg_mr {
      * IBV_ACCESS_* bits; they reach the device as they are.
      */
     uint32_t access;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 };
 
 /**
@@ -237,6 +242,11 @@ struct amr_dereg_mr {
  */
 union amr_op {
     /**
+     * What the opcode does not use must be zero. It stands first and is as
+     * large as the union, so that "= {0}" clears all of it in every compiler.
+     */
+    uint64_t reserved[14];
+    /**
      * AMR_OP_REG_MR
      */
     struct amr_reg_mr reg_mr;
@@ -244,10 +254,6 @@ union amr_op {
      * AMR_OP_DEREG_MR
      */
     struct amr_dereg_mr dereg_mr;
-    /**
-     * What the opcode does not use must be zero.
-     */
-    uint64_t reserved[14];
 };
 
 /**
@@ -330,8 +336,8 @@ struct amr_limits {
 /**
  * What an engine has done and is doing. Set `size` to sizeof(struct amr_stats).
  *
- * Counters only grow; submitted = completed + queued + running once the
- * engine is at rest (while it works, the numbers are read one after another).
+ * submitted = completed + queued + running while the engine is at rest (while
+ * it works, the numbers are read one after another).
  */
 struct amr_stats {
     /**
@@ -363,11 +369,12 @@ struct amr_stats {
      */
     uint64_t running;
     /**
-     * Bytes registered by this engine, less those deregistered by it.
+     * Bytes registered by this engine, less those deregistered by it; wraps
+     * below zero if it deregisters more than it registered.
      */
     uint64_t registered_bytes;
     /**
-     * Sum of the queued_ns of all requests that a worker took.
+     * Sum of the queued_ns of all completed requests.
      */
     uint64_t queue_ns_total;
     /**
@@ -375,7 +382,7 @@ struct amr_stats {
      */
     uint64_t queue_ns_max;
     /**
-     * Sum of the busy_ns of all requests that a worker took.
+     * Sum of the busy_ns of all completed requests.
      */
     uint64_t busy_ns_total;
     /**
@@ -459,7 +466,8 @@ int amr_deregister_async(struct ibv_mr *mr, amr_callback callback, void *ctx);
  * Ends with amr_destroy_engine(). Returns NULL and sets errno: EINVAL (a value
  * out of its range, a CPU list that cannot be read or names no CPU that the
  * process may use, attr->size too small), E2BIG (attr is larger than this
- * library knows and its tail is not zero), EAGAIN (a thread could not be made;
+ * library knows and its tail is not zero, or attr->size is above 4096: it was
+ * not set), EAGAIN (a thread could not be made;
  * nothing is left behind), ENOMEM, ESHUTDOWN (the process is exiting), EIO (a
  * fault inside the library).
  *
@@ -468,11 +476,10 @@ int amr_deregister_async(struct ibv_mr *mr, amr_callback callback, void *ctx);
 struct amr_engine *amr_create_engine(const struct amr_engine_attr *attr);
 
 /**
- * Destroy an engine: queued requests complete with ECANCELED, running ones
- * finish, the threads are joined.
+ * Destroy an engine: its threads are joined.
  *
- * From its start no new request is taken (ESHUTDOWN). It waits for running
- * verbs calls and callbacks. On an error the engine is unharmed.
+ * Its completion queues must be destroyed first, so nothing is queued or
+ * running on it any more. On an error the engine is unharmed.
  *
  * Returns 0, or EINVAL (NULL, or the default engine, which lives as long as
  * the process), EBUSY (completion queues of the engine are alive), EDEADLK
@@ -491,8 +498,8 @@ int amr_destroy_engine(struct amr_engine *engine);
  * standard error and the default. It lives as long as the process and cannot
  * be destroyed. A forked child gets a new one.
  *
- * Returns NULL and sets errno as amr_create_engine() does; a later call tries
- * again. Any thread.
+ * Returns NULL and sets errno: EAGAIN (a thread could not be made), ENOMEM,
+ * ESHUTDOWN (the process is exiting), EIO; a later call tries again. Any thread.
  */
 struct amr_engine *amr_default_engine(void);
 
@@ -613,15 +620,13 @@ int amr_destroy_cq(struct amr_cq *cq);
  * AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
  * form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
  * IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
- * IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr; for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before
- * fork()), ESHUTDOWN (the process is exiting), EIO.
+ * IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
+ * for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
+ * ESHUTDOWN (the process is exiting), EIO.
  *
  * Any thread, a callback included; not a signal handler.
  */
-int amr_post(struct amr_cq *cq,
-             const struct amr_wr *wr,
-             size_t count,
-             size_t *posted);
+int amr_post(struct amr_cq *cq, const struct amr_wr *wr, size_t count, size_t *posted);
 
 /**
  * Cancel a queued request.

@@ -46,8 +46,9 @@ pub struct amr_wc {
     /// after a failure. AMR_OP_DEREG_MR: NULL; after a failure the region,
     /// which is alive and the caller's again.
     pub mr: *mut ibv_mr,
-    /// Nanoseconds from submit until a worker took the request; if it was
-    /// tried again after EAGAIN or EINTR, until the last attempt.
+    /// Nanoseconds from submit until a worker took the request, or until it
+    /// was cancelled; if it was tried again after EAGAIN or EINTR, until the
+    /// last attempt.
     pub queued_ns: u64,
     /// Nanoseconds that the worker was busy with it, in the last attempt.
     pub busy_ns: u64,

@@ -40,7 +40,8 @@ pub struct amr_engine_attr {
 /// Ends with amr_destroy_engine(). Returns NULL and sets errno: EINVAL (a value
 /// out of its range, a CPU list that cannot be read or names no CPU that the
 /// process may use, attr->size too small), E2BIG (attr is larger than this
-/// library knows and its tail is not zero), EAGAIN (a thread could not be made;
+/// library knows and its tail is not zero, or attr->size is above 4096: it was
+/// not set), EAGAIN (a thread could not be made;
 /// nothing is left behind), ENOMEM, ESHUTDOWN (the process is exiting), EIO (a
 /// fault inside the library).
 ///
@@ -56,11 +57,10 @@ pub unsafe extern "C" fn amr_create_engine(attr: *const amr_engine_attr) -> *mut
     })
 }
 
-/// Destroy an engine: queued requests complete with ECANCELED, running ones
-/// finish, the threads are joined.
+/// Destroy an engine: its threads are joined.
 ///
-/// From its start no new request is taken (ESHUTDOWN). It waits for running
-/// verbs calls and callbacks. On an error the engine is unharmed.
+/// Its completion queues must be destroyed first, so nothing is queued or
+/// running on it any more. On an error the engine is unharmed.
 ///
 /// Returns 0, or EINVAL (NULL, or the default engine, which lives as long as
 /// the process), EBUSY (completion queues of the engine are alive), EDEADLK
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn amr_destroy_engine(engine: *mut EngineHandle) -> c_int 
 /// standard error and the default. It lives as long as the process and cannot
 /// be destroyed. A forked child gets a new one.
 ///
-/// Returns NULL and sets errno as amr_create_engine() does; a later call tries
-/// again. Any thread.
+/// Returns NULL and sets errno: EAGAIN (a thread could not be made), ENOMEM,
+/// ESHUTDOWN (the process is exiting), EIO; a later call tries again. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn amr_default_engine() -> *mut EngineHandle {
     guard::pointer(|| default_engine::get().map(EngineHandle::as_ptr))

@@ -41,8 +41,8 @@ pub struct amr_limits {
 
 /// What an engine has done and is doing. Set `size` to sizeof(struct amr_stats).
 ///
-/// Counters only grow; submitted = completed + queued + running once the
-/// engine is at rest (while it works, the numbers are read one after another).
+/// submitted = completed + queued + running while the engine is at rest (while
+/// it works, the numbers are read one after another).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct amr_stats {
@@ -60,13 +60,14 @@ pub struct amr_stats {
     pub queued: u64,
     /// Requests that a worker is busy with now.
     pub running: u64,
-    /// Bytes registered by this engine, less those deregistered by it.
+    /// Bytes registered by this engine, less those deregistered by it; wraps
+    /// below zero if it deregisters more than it registered.
     pub registered_bytes: u64,
-    /// Sum of the queued_ns of all requests that a worker took.
+    /// Sum of the queued_ns of all completed requests.
     pub queue_ns_total: u64,
     /// The longest of them.
     pub queue_ns_max: u64,
-    /// Sum of the busy_ns of all requests that a worker took.
+    /// Sum of the busy_ns of all completed requests.
     pub busy_ns_total: u64,
     /// The longest of them.
     pub busy_ns_max: u64,

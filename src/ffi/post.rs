@@ -28,6 +28,8 @@ pub struct amr_reg_mr {
     pub iova: u64,
     /// IBV_ACCESS_* bits; they reach the device as they are.
     pub access: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// AMR_OP_DEREG_MR: what ibv_dereg_mr() takes.
@@ -42,12 +44,13 @@ pub struct amr_dereg_mr {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union amr_op {
+    /// What the opcode does not use must be zero. It stands first and is as
+    /// large as the union, so that "= {0}" clears all of it in every compiler.
+    pub reserved: [u64; 14],
     /// AMR_OP_REG_MR
     pub reg_mr: amr_reg_mr,
     /// AMR_OP_DEREG_MR
     pub dereg_mr: amr_dereg_mr,
-    /// What the opcode does not use must be zero.
-    pub reserved: [u64; 14],
 }
 
 /// A work request.
@@ -85,8 +88,9 @@ pub struct amr_wr {
 /// AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
 /// form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
 /// IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
-/// IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr; for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before
-/// fork()), ESHUTDOWN (the process is exiting), EIO.
+/// IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
+/// for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
+/// ESHUTDOWN (the process is exiting), EIO.
 ///
 /// Any thread, a callback included; not a signal handler.
 #[unsafe(no_mangle)]

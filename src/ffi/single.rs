@@ -11,15 +11,15 @@ use libc::{c_int, c_void, size_t};
 ///
 /// `mr` is the registered region; NULL when a registration failed or a
 /// deregistration succeeded; the region, still alive and the caller's, when a
-/// deregistration failed. `status` is 0 or a positive errno value (ECANCELED:
-/// the engine was destroyed first). `ctx` is what was given at submit.
+/// deregistration failed. `status` is 0 or a positive errno value. `ctx` is what
+/// was given at submit.
 ///
 /// Runs on a worker thread of the engine with all signals blocked, no lock of
 /// the library held, and never inside the submitting call. It may call anything
 /// of libamr but what would wait for itself: amr_destroy_engine(), amr_drain()
 /// and amr_wait_cq() on its own engine answer EDEADLK. It must not throw,
 /// longjmp() or end its thread. A worker that is in a callback serves no other
-/// request.
+/// request. A worker's stack has 256 KiB.
 pub type amr_callback =
     Option<unsafe extern "C" fn(mr: *mut ibv_mr, status: c_int, ctx: *mut c_void)>;
 
