@@ -136,7 +136,7 @@ impl CqHandle {
             if self.engine.core.is_halted() {
                 return Err(Errno::ESHUTDOWN);
             }
-            self.completions.watch().wait(left)?;
+            self.completions.sleep(left);
         }
     }
 

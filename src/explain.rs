@@ -1,7 +1,7 @@
 //! Texts for people: statuses and completions.
 
 use crate::ffi::cq::{
-    AMR_DIAG_MAX_MAP_COUNT, AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK,
+    AMR_DIAG_MAX_MAP_COUNT, AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK, AMR_DIAG_NONE,
     AMR_DIAG_RANGE, AMR_DIAG_UNSUPPORTED, amr_wc,
 };
 use crate::ffi::post::AMR_OP_DEREG_MR;
@@ -23,7 +23,7 @@ pub fn status_text(status: i32) -> &'static CStr {
         libc::EACCES => c"no permission on the device or for this access",
         libc::EFAULT => c"the range is not mapped as the access needs it",
         libc::EBUSY => c"still in use",
-        libc::ENODEV => c"the device is gone",
+        libc::ENODEV => c"there is no such device, or it is gone",
         libc::EINVAL => c"invalid argument",
         libc::ENFILE | libc::EMFILE => c"no file descriptor left",
         libc::ENOSPC => c"no room left in the device",
@@ -82,6 +82,9 @@ fn cause(wc: &amr_wc) -> Option<String> {
              optional access bits and on-demand paging, or update the driver.",
             wc.diag_arg
         )),
+        (AMR_DIAG_NONE, libc::ENOMEM | libc::EPERM) if is_bound_by_memlock() => {
+            Some(probably_memlock())
+        }
         (_, libc::EBUSY) if wc.opcode == AMR_OP_DEREG_MR => Some(
             "the region is in use, for example by a memory window that is bound to it. It is still \
              alive: end the use and deregister it again."
@@ -97,11 +100,24 @@ fn cause(wc: &amr_wc) -> Option<String> {
 }
 
 fn memlock(wanted: u64) -> String {
+    format!("{wanted} bytes more would exceed the limit on locked memory {}", memlock_remedy())
+}
+
+/// For a status that came without a diagnosis, as a callback gets it.
+fn probably_memlock() -> String {
+    format!("the cause may be the limit on locked memory {}", memlock_remedy())
+}
+
+fn is_bound_by_memlock() -> bool {
+    os::memlock_limits().0 != u64::MAX && !limits::may_lock_without_limit()
+}
+
+fn memlock_remedy() -> String {
     let (soft, hard) = os::memlock_limits();
     format!(
-        "{wanted} bytes more would exceed the limit on locked memory (RLIMIT_MEMLOCK: soft {}, hard \
-         {}; pinned now: {} bytes). Raise it with ulimit -l or in limits.conf; in a container with \
-         --ulimit memlock=-1 or --cap-add=IPC_LOCK; in a systemd unit with LimitMEMLOCK=infinity.",
+        "(RLIMIT_MEMLOCK: soft {}, hard {}; pinned now: {} bytes). Raise it with ulimit -l or in \
+         limits.conf; in a container with --ulimit memlock=-1 or --cap-add=IPC_LOCK; in a systemd \
+         unit with LimitMEMLOCK=infinity.",
         bytes(soft),
         bytes(hard),
         limits::status_bytes("VmPin:")

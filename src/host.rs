@@ -13,7 +13,7 @@ use crate::{default_engine, diagnose, lifecycle, os};
 use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,12 +27,22 @@ pub struct Shared {
     pub generation: u64,
     /// Tells engines apart, for good.
     id: u64,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Shared {
     /// `EDEADLK` on a worker of this engine, which is in a callback.
     pub fn check_not_in_callback(&self) -> Result<()> {
         if WORKER_OF.get() == self.id { Err(Errno::EDEADLK) } else { Ok(()) }
+    }
+
+    /// The workers that nobody has joined; they are the caller's now.
+    pub fn take_threads(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *self.threads())
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,7 +54,6 @@ thread_local! {
 /// `struct amr_engine`
 pub struct EngineHandle {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl EngineHandle {
@@ -63,9 +72,10 @@ impl EngineHandle {
             queues: AtomicU32::new(0),
             generation: lifecycle::generation(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            threads: Mutex::new(Vec::with_capacity(workers)),
         });
         lifecycle::adopt(&shared)?;
-        let engine = Self { shared, threads: Mutex::new(Vec::with_capacity(workers)) };
+        let engine = Self { shared };
         engine.start_workers(config).inspect_err(|_| engine.stop())?;
         log::write(
             Level::Info,
@@ -147,7 +157,7 @@ impl EngineHandle {
                     shared.core.work(index);
                 }
             })?;
-            self.threads().push(thread);
+            self.shared.threads().push(thread);
         }
         drop(report);
         reports.iter().collect()
@@ -156,15 +166,10 @@ impl EngineHandle {
     /// Takes no more requests and joins the workers.
     fn stop(&self) {
         self.shared.core.close();
-        let threads = std::mem::take(&mut *self.threads());
-        for thread in threads {
+        for thread in self.shared.take_threads() {
             // A worker does not end by a panic: the engine catches them.
             let _ = thread.join();
         }
-    }
-
-    fn threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

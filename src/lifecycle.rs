@@ -31,6 +31,8 @@ pub struct Process {
     pub default_engine: OnceCell<EngineHandle>,
     /// All engines, to be stopped at exit; `None`: the process is exiting.
     engines: Mutex<Option<Vec<Weak<Shared>>>>,
+    /// The engines that were stopped at exit. A worker may still use them.
+    stopped: OnceBox<Vec<Arc<Shared>>>,
     /// The process of a child, of its child, …
     child: OnceBox<Process>,
 }
@@ -40,6 +42,7 @@ impl Process {
         Self {
             default_engine: OnceCell::new(),
             engines: Mutex::new(Some(Vec::new())),
+            stopped: OnceBox::new(),
             child: OnceBox::new(),
         }
     }
@@ -96,14 +99,17 @@ extern "C" fn forked() {
 /// than that engine.
 extern "C" fn exiting() {
     let engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let engines: Vec<_> = engines.iter().flatten().filter_map(Weak::upgrade).collect();
-    for engine in &engines {
+    let engines = engines.iter().flatten().filter_map(Weak::upgrade).collect();
+    let engines = process().stopped.get_or_init(|| Box::new(engines));
+    for engine in engines {
         engine.core.halt();
     }
     let end = os::monotonic_ns() + EXIT_PATIENCE_NS;
     while !engines.iter().all(|engine| engine.core.is_quiet()) && os::monotonic_ns() < end {
         std::thread::sleep(Duration::from_micros(100));
     }
-    // Dropping the last reference here would be early for a worker that is not quiet.
-    std::mem::forget(engines);
+    for engine in engines {
+        // Not joined: a worker may be in a callback that takes its time.
+        drop(engine.take_threads());
+    }
 }

@@ -22,6 +22,15 @@ static struct sim_mr *_Atomic slabs[SLABS];
 static uint32_t made = 1; /* regions that were ever used; key 0 is nobody's */
 static struct sim_mr_list shared;
 
+/* Regions that one thread freed and another may use, in an array: walking a list of regions that
+ * are in another CPU's cache, with the lock held, would be the bottleneck of the instant mode. */
+struct magazine {
+    struct magazine *next;
+    struct sim_mr *regions[BATCH];
+};
+static struct magazine *first_full, **last_full = &first_full;
+static uint32_t full_count;
+
 static void append(struct sim_mr_list *list, struct sim_mr *mr) {
     mr->next = NULL;
     if (list->tail != NULL)
@@ -64,8 +73,19 @@ static struct sim_mr *make_locked(void) {
     return mr;
 }
 
-static void refill(struct sim_thread *self) {
-    pthread_mutex_lock(&lock);
+static struct magazine *take_magazine_locked(void) {
+    struct magazine *magazine = first_full;
+
+    if (full_count * BATCH <= QUARANTINE_PINNED)
+        return NULL;
+    first_full = magazine->next;
+    if (first_full == NULL)
+        last_full = &first_full;
+    full_count--;
+    return magazine;
+}
+
+static void refill_locked(struct sim_thread *self) {
     for (int i = 0; i < BATCH; i++) {
         struct sim_mr *mr = shared.count > QUARANTINE_PINNED ? pop(&shared) : make_locked();
 
@@ -76,7 +96,25 @@ static void refill(struct sim_thread *self) {
     /* All keys were used once: what is left of the quarantine is better than nothing. */
     if (self->spare.count == 0 && shared.count > 0)
         append(&self->spare, pop(&shared));
+}
+
+static void refill(struct sim_thread *self) {
+    struct magazine *magazine;
+
+    pthread_mutex_lock(&lock);
+    magazine = take_magazine_locked();
+    if (magazine == NULL)
+        refill_locked(self);
     pthread_mutex_unlock(&lock);
+    if (magazine == NULL)
+        return;
+    for (int i = 0; i < BATCH; i++) {
+        __builtin_prefetch(magazine->regions[i], 1);
+        __builtin_prefetch((char *)magazine->regions[i] + 64, 1);
+    }
+    for (int i = 0; i < BATCH; i++)
+        append(&self->spare, magazine->regions[i]);
+    free(magazine);
 }
 
 static size_t quarantine(void) {
@@ -99,15 +137,27 @@ struct sim_mr *sim_mr_take(struct sim_thread *self) {
     return mr;
 }
 
+/* This thread frees what others register: hands the oldest ones back. */
+static void give_magazine(struct sim_thread *self) {
+    struct magazine *magazine = malloc(sizeof(*magazine));
+
+    if (magazine == NULL)
+        return; /* they stay with this thread */
+    magazine->next = NULL;
+    for (int i = 0; i < BATCH; i++)
+        magazine->regions[i] = pop(&self->freed);
+    pthread_mutex_lock(&lock);
+    *last_full = magazine;
+    last_full = &magazine->next;
+    full_count++;
+    pthread_mutex_unlock(&lock);
+}
+
 void sim_mr_give(struct sim_thread *self, struct sim_mr *mr) {
     append(&self->freed, mr);
     if (self->freed.count <= quarantine() + BATCH)
         return;
-    /* This thread frees what others register: hand the oldest ones back. */
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < BATCH; i++)
-        append(&shared, pop(&self->freed));
-    pthread_mutex_unlock(&lock);
+    give_magazine(self);
 }
 
 void sim_mr_pool_thread_end(struct sim_thread *self) {

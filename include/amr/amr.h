@@ -382,7 +382,8 @@ struct amr_stats {
      */
     uint64_t queue_ns_max;
     /**
-     * Sum of the busy_ns of all completed requests.
+     * Sum of the busy_ns of all completed requests; the time of a callback
+     * is a part of its request's.
      */
     uint64_t busy_ns_total;
     /**
@@ -418,7 +419,8 @@ const char *amr_version(void);
  *
  * The buffer must stay mapped and the PD open until the callback is called;
  * the region then belongs to the caller, who deregisters it with
- * amr_deregister_async() or ibv_dereg_mr().
+ * amr_deregister_async() or ibv_dereg_mr(). amr_drain() waits until the
+ * callbacks of a PD have returned.
  *
  * Returns 0, and the callback will be called exactly once; or an errno value,
  * and nothing has happened: EINVAL (NULL pd or callback; length 0; addr NULL,
@@ -614,8 +616,8 @@ int amr_destroy_cq(struct amr_cq *cq);
  * deregistration is the library's until the completion.
  *
  * Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
- * full, or all places of the completion queue are taken: read completions and
- * post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
+ * full, maybe of the requests of others, or all places of the completion queue
+ * are taken: wait a little for completions and post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
  * opcode or flag; reserved bytes not zero; iova without AMR_WR_IOVA; for
  * AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
  * form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
@@ -626,7 +628,10 @@ int amr_destroy_cq(struct amr_cq *cq);
  *
  * Any thread, a callback included; not a signal handler.
  */
-int amr_post(struct amr_cq *cq, const struct amr_wr *wr, size_t count, size_t *posted);
+int amr_post(struct amr_cq *cq,
+             const struct amr_wr *wr,
+             size_t count,
+             size_t *posted);
 
 /**
  * Cancel a queued request.
@@ -656,7 +661,8 @@ const char *amr_status_str(int status);
  *
  * Writes at most `size` bytes to `buf`, always ended by a zero (if size is not
  * 0), in English. Names the limit that was met, with its value at the time of
- * this call, and how to raise it.
+ * this call, and how to raise it. A callback, which gets no completion, can
+ * fill one with zeros, its opcode and its status.
  *
  * Returns the length of the whole text without the zero, like snprintf(3),
  * or a negative errno value: -EINVAL (NULL wc, or NULL buf with size above 0),

@@ -6,6 +6,7 @@ use super::ring::Ring;
 use super::signal::{Event, Signal};
 use super::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
+use std::time::Duration;
 
 /// Words of one completion.
 pub const WORDS: usize = 8;
@@ -79,6 +80,12 @@ impl<E: Event> Completions<E> {
     pub fn watch(&self) -> &E {
         self.signal.watch(|| self.ring.is_empty());
         self.signal.event()
+    }
+
+    /// Sleeps while nothing can be read, until the time is up (`None`: no
+    /// limit) or for no reason.
+    pub fn sleep(&self, limit: Option<Duration>) {
+        self.signal.sleep(limit, || self.ring.is_empty());
     }
 
     /// Whether requests are under way whose completion is still to come.

@@ -5,8 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::sync::atomic::{AtomicUsize, Ordering, fence};
-use super::sync::{Condvar, Mutex, lock};
-use std::sync::PoisonError;
+use super::sync::{Condvar, Mutex, lock, wait};
 use std::time::Duration;
 
 /// See the module.
@@ -23,7 +22,8 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// A request is over. Call after a fence that follows what a waiter looks at.
+    /// A request is over. Call after a read-modify-write operation on what a
+    /// waiter looks at, or a fence.
     pub fn progress(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             // A waiter holds the lock from its look until it sleeps.
@@ -46,16 +46,11 @@ impl Drain {
             if is_over() {
                 break true;
             }
-            guard = match remaining() {
-                Some(Duration::ZERO) => break false,
-                Some(limit) => {
-                    self.changed
-                        .wait_timeout(guard, limit)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-                None => self.changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
-            };
+            let limit = remaining();
+            if limit == Some(Duration::ZERO) {
+                break false;
+            }
+            guard = wait(&self.changed, guard, limit);
         };
         drop(guard);
         self.waiters.fetch_sub(1, Ordering::SeqCst);

@@ -7,7 +7,7 @@
 use super::drain::Drain;
 use super::idle::Idle;
 use super::record::{Phase, Record};
-use super::request::{Completion, Operation, Outcome, Request, WORDS};
+use super::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
 use super::retry::Retries;
 use super::ring::{Closed, Ring};
 use super::stats::{Counters, Totals};
@@ -212,18 +212,26 @@ impl<H: Host> Engine<H> {
     /// The life of the worker `index`: performs requests until the engine ends.
     pub fn work(&self, index: usize) {
         self.idle.enter(index);
-        while let Some(request) = self.next(index) {
-            self.serve(index, &request);
+        let mut ended = self.host.now();
+        loop {
+            // With more to do at once, the end of one request is the start of the
+            // next: reading the clock costs as much as all else.
+            let (request, started) = match self.take(index) {
+                Some(request) => (request, ended),
+                None => match self.next(index) {
+                    Some(request) => (request, self.host.now()),
+                    None => return,
+                },
+            };
+            ended = self.serve(index, &request, started);
             self.workers[index].record.end();
             self.drain.progress();
         }
     }
 
-    /// The next request for a worker, which may sleep for it; `None`: the end.
+    /// The next request for a worker that found none and may sleep for it;
+    /// `None`: the end.
     fn next(&self, index: usize) -> Option<Request> {
-        if let Some(request) = self.take(index) {
-            return Some(request);
-        }
         let alone = self.idle.begin_search();
         let mut found = if alone && self.spins { self.search(index) } else { None };
         while found.is_none() && !self.is_finished() {
@@ -274,36 +282,42 @@ impl<H: Host> Engine<H> {
         self.retries.take(now, |request| self.workers[index].record.begin(&request.encode()))
     }
 
-    /// Performs a request and delivers its completion.
-    fn serve(&self, index: usize, request: &Request) {
-        let started = self.host.now();
+    /// Performs a request and delivers its completion; says when that was done.
+    fn serve(&self, index: usize, request: &Request, started: u64) -> u64 {
         let outcome = match self.phase() {
             OPEN => self.execute(request),
             CLOSING => not_done(request, libc::ECANCELED),
-            _ => return,
+            _ => return started,
         };
-        let ended = self.host.now();
-        if is_transient(outcome.status) && self.retries.add(request, ended) {
+        if is_transient(outcome.status) && self.retries.add(request, self.host.now()) {
             // Some other worker may be free when it is due.
             self.idle.wake_one();
-            return;
+            return self.host.now();
         }
         if self.is_halted() {
-            return;
+            return started;
         }
         let worker = &self.workers[index];
-        let completion = Completion {
+        let mut completion = Completion {
             tag: request.tag,
             operation: request.operation,
             outcome,
             queued_ns: started.saturating_sub(request.submitted),
-            busy_ns: ended.saturating_sub(started),
+            busy_ns: 0,
         };
-        let mut totals = worker.counters.read();
-        totals.add(&completion, request.length);
-        worker.counters.write(totals);
+        worker.counters.update(|totals| totals.count(&completion, request.length));
         worker.record.deliver();
-        self.deliver(request, &completion);
+        // The time of a callback is a part of its request's.
+        if request.delivery == Delivery::Callback {
+            self.deliver(request, &completion);
+        }
+        let ended = self.host.now();
+        completion.busy_ns = ended.saturating_sub(started);
+        worker.counters.update(|totals| totals.add_times(&completion));
+        if request.delivery == Delivery::Queue {
+            self.deliver(request, &completion);
+        }
+        ended
     }
 
     /// The verbs call; a panic in it is the request's failure.
@@ -325,24 +339,27 @@ impl<H: Host> Engine<H> {
             queued_ns: self.host.now().saturating_sub(request.submitted),
             busy_ns: 0,
         };
-        lock(&self.withdrawn).add(&completion, request.length);
+        let mut totals = lock(&self.withdrawn);
+        totals.count(&completion, request.length);
+        totals.add_times(&completion);
+        drop(totals);
         self.deliver(request, &completion);
         fence(Ordering::SeqCst);
         self.drain.progress();
     }
 
     fn is_under_way(&self, matches: &impl Fn(&Request) -> bool) -> bool {
+        let in_queue = || self.queue.count(|words| matches(&Request::decode(words))) > 0;
+        let at_work = || {
+            let mut requests = self.workers.iter().filter_map(|worker| worker.record.read());
+            requests.any(|(_, request)| matches(&request))
+        };
         loop {
             let left = self.retries.left();
-            // The order in which requests move, as in cancel().
-            if self.queue.count(|words| matches(&Request::decode(words))) > 0
-                || self
-                    .workers
-                    .iter()
-                    .filter_map(|worker| worker.record.read())
-                    .any(|(_, request)| matches(&request))
-                || self.retries.count(matches) > 0
-            {
+            // The order in which requests move, as in cancel(). The look at the
+            // workers before that is for them: each sees at the end of its
+            // request that somebody waits.
+            if at_work() || in_queue() || at_work() || self.retries.count(matches) > 0 {
                 return true;
             }
             if self.retries.left() == left {

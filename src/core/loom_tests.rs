@@ -182,6 +182,28 @@ fn signal_two_pollers() {
 }
 
 #[test]
+fn signal_wakes_a_sleeper() {
+    for watched in [false, true] {
+        model(move || {
+            let (completions, _flag) = queue(1);
+            if watched {
+                completions.watch();
+            }
+            let sleeper = {
+                let completions = Arc::clone(&completions);
+                thread::spawn(move || {
+                    while completions.poll(1, |_, _| ()) == 0 {
+                        completions.sleep(None);
+                    }
+                })
+            };
+            completions.complete(&[0; 8]);
+            sleeper.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn signal_watched_while_completions_come() {
     model(|| {
         let (completions, flag) = queue(1);

@@ -1,4 +1,10 @@
 //! What each worker is doing, for those who look for a request.
+//!
+//! All changes of the state, and a reader's look at it, are read-modify-write
+//! operations: of a worker and a reader whichever comes second sees all that the
+//! other did before. So either a reader sees how far the worker is, or the worker
+//! sees what the reader did before it looked: halted the engine, or said that it
+//! waits.
 
 #![forbid(unsafe_code)]
 
@@ -37,37 +43,35 @@ impl Default for Record {
 
 impl Record {
     /// The worker begins with a request.
-    ///
-    /// A halt that the worker does not see after this sees this record.
     pub fn begin(&self, request: &[u64; WORDS]) {
         // A reader that sees one of the new words sees the end of the last request.
         fence(Ordering::Release);
         for (to, from) in self.words.iter().zip(request) {
             to.store(*from, Ordering::Relaxed);
         }
-        let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
-        self.state.store(ended | RUNNING, Ordering::Release);
-        fence(Ordering::SeqCst);
+        self.enter(RUNNING);
     }
 
     /// The worker delivers the completion from now on.
     pub fn deliver(&self) {
-        let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
-        self.state.store(ended | DELIVERING, Ordering::Release);
+        self.enter(DELIVERING);
     }
 
-    /// The worker has done with the request, also with its owner. Somebody who
-    /// waits for that and is not seen after this sees this record.
+    /// The worker has done with the request, also with its owner.
     pub fn end(&self) {
+        self.enter(ENDED | IDLE);
+    }
+
+    /// Only the worker changes the state, so it knows what it is.
+    fn enter(&self, phase: u64) {
         let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
-        self.state.store((ended + ENDED) | IDLE, Ordering::Release);
-        fence(Ordering::SeqCst);
+        self.state.swap(ended + phase, Ordering::AcqRel);
     }
 
     /// What the worker is doing.
     pub fn read(&self) -> Option<(Phase, Request)> {
         loop {
-            let before = self.state.load(Ordering::Acquire);
+            let before = self.state.fetch_or(0, Ordering::AcqRel);
             let phase = match before & PHASE_MASK {
                 IDLE => return None,
                 RUNNING => Phase::Running,

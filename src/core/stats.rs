@@ -28,7 +28,7 @@ pub struct Totals {
 
 impl Totals {
     /// Counts one more completion.
-    pub fn add(&mut self, completion: &Completion, length: u64) {
+    pub fn count(&mut self, completion: &Completion, length: u64) {
         self.completed += 1;
         match (completion.outcome.status, completion.operation) {
             (0, Operation::Register) => {
@@ -40,6 +40,10 @@ impl Totals {
             (libc::ECANCELED, _) => self.cancelled += 1,
             _ => self.failed += 1,
         }
+    }
+
+    /// Adds the times of a completion.
+    pub fn add_times(&mut self, completion: &Completion) {
         self.queue_ns_total += completion.queued_ns;
         self.queue_ns_max = self.queue_ns_max.max(completion.queued_ns);
         self.busy_ns_total += completion.busy_ns;
@@ -112,8 +116,10 @@ impl Counters {
         Totals::from_words(std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed)))
     }
 
-    /// Replaces the counters; only their one writer may.
-    pub fn write(&self, totals: Totals) {
+    /// Changes the counters; only their one writer may.
+    pub fn update(&self, change: impl FnOnce(&mut Totals)) {
+        let mut totals = self.read();
+        change(&mut totals);
         for (to, from) in self.words.iter().zip(totals.to_words()) {
             to.store(from, Ordering::Relaxed);
         }

@@ -25,6 +25,20 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Waits on a condition variable, with a limit or without.
+pub fn wait<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<Duration>,
+) -> MutexGuard<'a, T> {
+    match limit {
+        Some(limit) => {
+            condition.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => condition.wait(guard).unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
 /// Where one thread sleeps until another wakes it.
 #[derive(Default)]
 pub struct Parker {

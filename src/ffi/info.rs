@@ -67,7 +67,8 @@ pub struct amr_stats {
     pub queue_ns_total: u64,
     /// The longest of them.
     pub queue_ns_max: u64,
-    /// Sum of the busy_ns of all completed requests.
+    /// Sum of the busy_ns of all completed requests; the time of a callback
+    /// is a part of its request's.
     pub busy_ns_total: u64,
     /// The longest of them.
     pub busy_ns_max: u64,
@@ -91,7 +92,8 @@ pub extern "C" fn amr_status_str(status: c_int) -> *const c_char {
 ///
 /// Writes at most `size` bytes to `buf`, always ended by a zero (if size is not
 /// 0), in English. Names the limit that was met, with its value at the time of
-/// this call, and how to raise it.
+/// this call, and how to raise it. A callback, which gets no completion, can
+/// fill one with zeros, its opcode and its status.
 ///
 /// Returns the length of the whole text without the zero, like snprintf(3),
 /// or a negative errno value: -EINVAL (NULL wc, or NULL buf with size above 0),

@@ -82,8 +82,8 @@ pub struct amr_wr {
 /// deregistration is the library's until the completion.
 ///
 /// Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
-/// full, or all places of the completion queue are taken: read completions and
-/// post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
+/// full, maybe of the requests of others, or all places of the completion queue
+/// are taken: wait a little for completions and post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
 /// opcode or flag; reserved bytes not zero; iova without AMR_WR_IOVA; for
 /// AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
 /// form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,

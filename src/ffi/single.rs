@@ -30,7 +30,8 @@ pub type amr_callback =
 ///
 /// The buffer must stay mapped and the PD open until the callback is called;
 /// the region then belongs to the caller, who deregisters it with
-/// amr_deregister_async() or ibv_dereg_mr().
+/// amr_deregister_async() or ibv_dereg_mr(). amr_drain() waits until the
+/// callbacks of a PD have returned.
 ///
 /// Returns 0, and the callback will be called exactly once; or an errno value,
 /// and nothing has happened: EINVAL (NULL pd or callback; length 0; addr NULL,

@@ -1,10 +1,9 @@
 //! An eventfd as the event of a completion queue (eventfd(2)).
 
 use crate::core::signal::Event;
-use crate::errno::{Errno, Result};
+use crate::errno::Result;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::Duration;
 
 /// A non-blocking, close-on-exec eventfd.
 pub struct EventFd(OwnedFd);
@@ -24,25 +23,6 @@ impl EventFd {
     /// The descriptor to wait on.
     pub fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
-    }
-
-    /// Waits until it is set; `None`: without limit. May return early.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
-        let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
-        let timeout = timeout.map(|limit| libc::timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: one pollfd, a timespec or NULL, no signal mask.
-        let ready = unsafe { libc::ppoll(&raw mut poll, 1, timeout, std::ptr::null()) };
-        match ready {
-            0.. => Ok(()),
-            _ => match Errno::from(io::Error::last_os_error()) {
-                Errno(libc::EINTR) => Ok(()),
-                error => Err(error),
-            },
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::errno::{Errno, Result};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The calling thread's errno.
 pub fn errno() -> i32 {
@@ -20,8 +21,15 @@ pub fn set_errno(value: i32) {
 
 /// Size of a page in bytes.
 pub fn page_size() -> u64 {
+    // Asked once: sysconf() costs as much as the rest of a submit.
+    static SIZE: AtomicU64 = AtomicU64::new(0);
+    let known = SIZE.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
     // SAFETY: no memory is involved. _SC_PAGESIZE is always known.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    SIZE.store(size as u64, Ordering::Relaxed);
     size as u64
 }
 
