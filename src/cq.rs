@@ -11,6 +11,7 @@ use crate::ffi::post::amr_wr;
 use crate::host::{self, EngineHandle, Shared, pointer};
 use crate::log::{self, Level};
 use crate::os::EventFd;
+use crate::verbs::ibv_mr;
 use crate::{intake, lifecycle, os, verbs};
 use libc::c_int;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl CqHandle {
         if engine.core.is_halted() {
             return Err(Errno::ESHUTDOWN);
         }
-        let completions = Completions::new(capacity, EventFd::new()?);
+        let completions = Completions::new(capacity, EventFd::new()?)?;
         engine.queues.fetch_add(1, Ordering::AcqRel);
         Ok(Box::into_raw(Box::new(Self { completions, engine })))
     }
@@ -91,16 +92,23 @@ impl CqHandle {
                 && completion.outcome.status == 0
                 && !self.engine.core.is_halted();
             if unknown {
-                // SAFETY: the region was made for a completion that nobody has read.
-                let done = unsafe { verbs::deregister(pointer(completion.outcome.region)) };
-                if let Err(error) = done {
-                    log::write(
-                        Level::Warn,
-                        format_args!("an unread region could not be deregistered: {error}"),
-                    );
-                }
+                self.deregister(pointer(completion.outcome.region));
             }
         });
+    }
+
+    /// Deregisters a region that was made for a completion that nobody has read.
+    fn deregister(&self, mr: *mut ibv_mr) {
+        // SAFETY: the region is alive, and nobody else knows it.
+        let length = unsafe { &*mr }.length as u64;
+        // SAFETY: the same.
+        match unsafe { verbs::deregister(mr) } {
+            Ok(()) => self.engine.core.count_deregistered(length),
+            Err(error) => log::write(
+                Level::Warn,
+                format_args!("an unread region could not be deregistered: {error}"),
+            ),
+        }
     }
 
     /// The descriptor, which follows the queue from now on.

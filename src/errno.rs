@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::TryReserveError;
 use std::fmt;
 use std::io;
 
@@ -40,6 +41,12 @@ impl Errno {
 impl From<io::Error> for Errno {
     fn from(error: io::Error) -> Self {
         error.raw_os_error().map_or(Self::EIO, Self)
+    }
+}
+
+impl From<TryReserveError> for Errno {
+    fn from(_: TryReserveError) -> Self {
+        Self(libc::ENOMEM)
     }
 }
 

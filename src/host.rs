@@ -68,7 +68,7 @@ impl EngineHandle {
         let workers = config.workers as usize;
         let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
         let shared = Arc::new(Shared {
-            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs),
+            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs)?,
             queues: AtomicU32::new(0),
             generation: lifecycle::generation(),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

@@ -77,9 +77,11 @@ pub fn adopt(engine: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Two threads that come here at once both install them, which does no harm; a
-/// lock could be held by another thread at `fork()`.
-fn install_handlers() -> Result<()> {
+/// Has the library hear of exit and `fork()`.
+///
+/// Two threads that come here at once both install the handlers, which does no
+/// harm; a lock could be held by another thread at `fork()`.
+pub fn install_handlers() -> Result<()> {
     if !HANDLERS.load(Ordering::Acquire) {
         os::at_fork_child(forked)?;
         os::at_exit(exiting)?;

@@ -6,6 +6,7 @@ use super::ring::Ring;
 use super::signal::{Event, Signal};
 use super::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
+use std::collections::TryReserveError;
 use std::time::Duration;
 
 /// Words of one completion.
@@ -22,13 +23,13 @@ pub struct Completions<E> {
 
 impl<E: Event> Completions<E> {
     /// A queue with room for `capacity` completions.
-    pub fn new(capacity: u32, event: E) -> Self {
-        Self {
-            ring: Ring::new(capacity as usize),
+    pub fn new(capacity: u32, event: E) -> Result<Self, TryReserveError> {
+        Ok(Self {
+            ring: Ring::new(capacity as usize)?,
             capacity: u64::from(capacity),
             reserved: CachePadded::new(AtomicU64::new(0)),
             signal: CachePadded::new(Signal::new(event)),
-        }
+        })
     }
 
     /// Takes up to `wanted` places for completions to come; says how many.

@@ -14,6 +14,7 @@ use super::stats::{Counters, Totals};
 use super::sync::atomic::{AtomicU32, Ordering, fence};
 use super::sync::{Mutex, hint, lock};
 use crossbeam_utils::CachePadded;
+use std::collections::TryReserveError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -76,8 +77,8 @@ pub struct Engine<H> {
     workers: Box<[CachePadded<Worker>]>,
     retries: Retries,
     drain: Drain,
-    /// What threads that cancel have counted.
-    withdrawn: Mutex<Totals>,
+    /// What was counted by others than the workers.
+    others: Mutex<Totals>,
     spins: bool,
     host: H,
 }
@@ -85,18 +86,23 @@ pub struct Engine<H> {
 impl<H: Host> Engine<H> {
     /// An engine for `workers` threads. `spins`: whether a worker that has run
     /// out of work may look for more before it sleeps; not wise on one CPU.
-    pub fn new(workers: usize, queue_depth: usize, spins: bool, host: H) -> Self {
-        Self {
-            queue: Ring::new(queue_depth),
+    pub fn new(
+        workers: usize,
+        queue_depth: usize,
+        spins: bool,
+        host: H,
+    ) -> Result<Self, TryReserveError> {
+        Ok(Self {
+            queue: Ring::new(queue_depth)?,
             phase: CachePadded::new(AtomicU32::new(OPEN)),
             idle: Idle::new(workers),
             workers: (0..workers).map(|_| CachePadded::default()).collect(),
             retries: Retries::default(),
             drain: Drain::default(),
-            withdrawn: Mutex::new(Totals::default()),
+            others: Mutex::new(Totals::default()),
             spins,
             host,
-        }
+        })
     }
 
     /// The world.
@@ -195,9 +201,15 @@ impl<H: Host> Engine<H> {
         self.in_phase(Phase::Running).next().is_none()
     }
 
+    /// Counts bytes that were registered by a request and deregistered without one.
+    pub fn count_deregistered(&self, length: u64) {
+        let mut totals = lock(&self.others);
+        totals.registered_bytes = totals.registered_bytes.wrapping_sub(length);
+    }
+
     /// What has been done and is being done.
     pub fn snapshot(&self) -> Snapshot {
-        let mut totals = *lock(&self.withdrawn);
+        let mut totals = *lock(&self.others);
         for worker in &self.workers {
             totals.merge(&worker.counters.read());
         }
@@ -339,7 +351,7 @@ impl<H: Host> Engine<H> {
             queued_ns: self.host.now().saturating_sub(request.submitted),
             busy_ns: 0,
         };
-        let mut totals = lock(&self.withdrawn);
+        let mut totals = lock(&self.others);
         totals.count(&completion, request.length);
         totals.add_times(&completion);
         drop(totals);

@@ -26,7 +26,7 @@ fn pop(ring: &Ring<1>) -> Option<u64> {
 #[test]
 fn ring_two_producers_one_consumer() {
     model(|| {
-        let ring = Arc::new(Ring::<1>::new(2));
+        let ring = Arc::new(Ring::<1>::new(2).unwrap());
         let producers: Vec<_> = [1, 2]
             .map(|word| {
                 let ring = Arc::clone(&ring);
@@ -46,7 +46,7 @@ fn ring_two_producers_one_consumer() {
 #[test]
 fn ring_batch_to_two_consumers_in_a_full_ring() {
     model(|| {
-        let ring = Arc::new(Ring::<1>::new(2));
+        let ring = Arc::new(Ring::<1>::new(2).unwrap());
         assert_eq!(ring.push(&[[1], [2], [3]]), Ok(2));
         let consumer = {
             let ring = Arc::clone(&ring);
@@ -65,7 +65,7 @@ fn ring_batch_to_two_consumers_in_a_full_ring() {
 #[test]
 fn ring_withdrawn_or_popped_but_not_both() {
     model(|| {
-        let ring = Arc::new(Ring::<1>::new(2));
+        let ring = Arc::new(Ring::<1>::new(2).unwrap());
         assert_eq!(ring.push(&[[1], [2]]), Ok(2));
         let consumer = {
             let ring = Arc::clone(&ring);
@@ -81,7 +81,7 @@ fn ring_withdrawn_or_popped_but_not_both() {
 #[test]
 fn ring_closed_or_pushed() {
     model(|| {
-        let ring = Arc::new(Ring::<1>::new(2));
+        let ring = Arc::new(Ring::<1>::new(2).unwrap());
         let producer = {
             let ring = Arc::clone(&ring);
             thread::spawn(move || ring.push(&[[1]]).is_ok())
@@ -98,7 +98,7 @@ fn ring_closed_or_pushed() {
 #[test]
 fn ring_publishes_before_the_slot_is_free() {
     model(|| {
-        let ring = Arc::new(Ring::<1>::new(2));
+        let ring = Arc::new(Ring::<1>::new(2).unwrap());
         let taken = Arc::new(AtomicU32::new(0));
         assert_eq!(ring.push(&[[7]]), Ok(1));
         let consumer = {
@@ -129,7 +129,7 @@ impl Event for ArcFlag {
 
 fn queue(capacity: u32) -> (Arc<Completions<ArcFlag>>, Arc<Flag>) {
     let flag = Arc::new(Flag::default());
-    let completions = Arc::new(Completions::new(capacity, ArcFlag(Arc::clone(&flag))));
+    let completions = Arc::new(Completions::new(capacity, ArcFlag(Arc::clone(&flag))).unwrap());
     assert_eq!(completions.reserve(usize::MAX), capacity as usize);
     (completions, flag)
 }
@@ -260,7 +260,7 @@ fn request(tag: u64) -> [u64; WORDS] {
 }
 
 fn engine(workers: usize) -> Arc<Engine<Ledger>> {
-    Arc::new(Engine::new(workers, 2, false, Ledger::default()))
+    Arc::new(Engine::new(workers, 2, false, Ledger::default()).unwrap())
 }
 
 fn start(engine: &Arc<Engine<Ledger>>, index: usize) -> thread::JoinHandle<()> {

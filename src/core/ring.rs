@@ -14,6 +14,7 @@
 use super::sync::atomic::{AtomicU64, Ordering};
 use super::sync::hint;
 use crossbeam_utils::CachePadded;
+use std::collections::TryReserveError;
 
 /// Set in the tail when no more records are taken.
 const CLOSED: u64 = 1 << 63;
@@ -73,14 +74,17 @@ pub struct Ring<const W: usize> {
 
 impl<const W: usize> Ring<W> {
     /// A queue of at least `capacity` records, rounded up to a power of two.
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Result<Self, TryReserveError> {
         let capacity = capacity.next_power_of_two();
-        Self {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(capacity)?;
+        slots.extend((0..capacity).map(|_| Slot::new()));
+        Ok(Self {
             tail: CachePadded::new(AtomicU64::new(0)),
             head: CachePadded::new(AtomicU64::new(0)),
-            slots: (0..capacity).map(|_| Slot::new()).collect(),
+            slots: slots.into_boxed_slice(),
             capacity_shift: capacity.trailing_zeros(),
-        }
+        })
     }
 
     /// How many records it can hold.

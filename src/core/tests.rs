@@ -65,7 +65,7 @@ proptest! {
     /// One thread: the ring is a bounded FIFO from which records can be withdrawn.
     #[test]
     fn ring_is_a_bounded_fifo(capacity in 1_usize..9, steps in prop::collection::vec(ring_step(), 0..80)) {
-        let ring = Ring::<2>::new(capacity);
+        let ring = Ring::<2>::new(capacity).unwrap();
         let capacity = capacity.next_power_of_two();
         prop_assert_eq!(ring.capacity(), capacity);
         // (value, withdrawn); a withdrawn one holds its slot until it comes up.
@@ -150,7 +150,7 @@ proptest! {
 fn ring_loses_and_doubles_nothing() {
     const PRODUCERS: u64 = 3;
     let each = rounds(100_000) as u64;
-    let ring = Ring::<1>::new(64);
+    let ring = Ring::<1>::new(64).unwrap();
     let seen: Vec<_> = (0..PRODUCERS * each).map(|_| AtomicUsize::new(0)).collect();
     let left = AtomicUsize::new(seen.len());
     let see = |value: u64| {
@@ -216,7 +216,7 @@ proptest! {
         steps in prop::collection::vec((0_usize..4, 0_usize..6), 0..80),
     ) {
         let flag = Arc::new(Flag::default());
-        let completions = Completions::new(capacity, Arc::clone(&flag));
+        let completions = Completions::new(capacity, Arc::clone(&flag)).unwrap();
         let (mut awaited, mut unread, mut next, mut watched) = (0_usize, VecDeque::new(), 0, false);
         for (kind, amount) in steps {
             match kind {
@@ -300,7 +300,7 @@ impl Running {
             execute: Box::new(execute),
             delivered: Mutex::new(sender),
         };
-        let engine = Arc::new(Engine::new(workers, depth, true, world));
+        let engine = Arc::new(Engine::new(workers, depth, true, world).unwrap());
         let threads = (0..workers)
             .map(|index| {
                 let engine = Arc::clone(&engine);
