@@ -9,13 +9,9 @@ use crate::lifecycle;
 
 /// The default engine of the calling process, made on first use.
 pub fn get() -> Result<&'static EngineHandle> {
-    let cell = &lifecycle::process().default_engine;
-    if let Some(engine) = cell.get() {
-        return Ok(engine);
-    }
-    // A fork() while another thread is in the cell must take the child to a fresh one.
-    lifecycle::install_handlers()?;
-    cell.get_or_try_init(|| EngineHandle::start(&Config::from_environment()))
+    lifecycle::process()
+        .default_engine
+        .get_or_try_init(|| EngineHandle::start(&Config::from_environment()))
 }
 
 /// Whether this is the default engine.

@@ -11,7 +11,7 @@ use crate::host::{EngineHandle, Shared};
 use crate::os;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,10 +20,8 @@ use std::time::Duration;
 /// not keep the process from ending.
 const EXIT_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// How often this process image was forked.
-static GENERATION: AtomicU64 = AtomicU64::new(0);
 static FIRST: Process = Process::new();
-static HANDLERS: AtomicBool = AtomicBool::new(false);
+static EXIT_HANDLED: AtomicBool = AtomicBool::new(false);
 
 /// What lives as long as the process.
 pub struct Process {
@@ -59,7 +57,7 @@ pub fn process() -> &'static Process {
 
 /// Tells processes apart: a handle belongs to the generation that made it.
 pub fn generation() -> u64 {
-    GENERATION.load(Ordering::Relaxed)
+    os::forks()
 }
 
 /// `EPERM` for a handle of another generation.
@@ -79,19 +77,15 @@ pub fn adopt(engine: &Arc<Shared>) -> Result<()> {
 
 /// Has the library hear of exit and `fork()`.
 ///
-/// Two threads that come here at once both install the handlers, which does no
-/// harm; a lock could be held by another thread at `fork()`.
-pub fn install_handlers() -> Result<()> {
-    if !HANDLERS.load(Ordering::Acquire) {
-        os::at_fork_child(forked)?;
+/// Two threads that come here at once both install the exit handler, which does
+/// no harm; a lock could be held by another thread at `fork()`.
+fn install_handlers() -> Result<()> {
+    os::watch_forks()?;
+    if !EXIT_HANDLED.load(Ordering::Acquire) {
         os::at_exit(exiting)?;
-        HANDLERS.store(true, Ordering::Release);
+        EXIT_HANDLED.store(true, Ordering::Release);
     }
     Ok(())
-}
-
-extern "C" fn forked() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Stops all engines: no verbs call begins after this.

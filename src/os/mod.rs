@@ -1,13 +1,14 @@
 //! The one module that speaks to the operating system.
 
 mod event;
+mod fork;
 mod process;
 mod thread;
 
 pub use event::EventFd;
+pub use fork::{forks, watch_forks};
 pub use process::{
-    at_exit, at_fork_child, capabilities, environment, errno, memlock_limits, page_size, set_errno,
-    write_stderr,
+    at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
 };
 pub use thread::{CpuList, pin_current_thread, spawn_worker};
 

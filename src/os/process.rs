@@ -70,10 +70,3 @@ pub fn at_exit(handler: extern "C" fn()) -> Result<()> {
     let status = unsafe { libc::atexit(handler) };
     if status == 0 { Ok(()) } else { Err(Errno(libc::ENOMEM)) }
 }
-
-/// Has `handler` called in the child of each `fork()` (pthread_atfork(3)).
-pub fn at_fork_child(handler: unsafe extern "C" fn()) -> Result<()> {
-    // SAFETY: the handler is in a library that is never unloaded (-z nodelete).
-    let status = unsafe { libc::pthread_atfork(None, None, Some(handler)) };
-    if status == 0 { Ok(()) } else { Err(Errno(status)) }
-}
