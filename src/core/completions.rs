@@ -5,6 +5,7 @@
 use super::ring::Ring;
 use super::signal::{Event, Signal};
 use super::sync::atomic::{AtomicU64, Ordering};
+use super::sync::thread;
 use crossbeam_utils::CachePadded;
 use std::collections::TryReserveError;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub const WORDS: usize = 8;
 pub struct Completions<E> {
     ring: Ring<WORDS>,
     capacity: u64,
+    /// Completions up to this position have been filled.
+    readable: CachePadded<AtomicU64>,
     /// Places taken by requests under way and by unread completions.
     reserved: CachePadded<AtomicU64>,
     signal: CachePadded<Signal<E>>,
@@ -27,6 +30,7 @@ impl<E: Event> Completions<E> {
         Ok(Self {
             ring: Ring::new(capacity as usize)?,
             capacity: u64::from(capacity),
+            readable: CachePadded::new(AtomicU64::new(0)),
             reserved: CachePadded::new(AtomicU64::new(0)),
             signal: CachePadded::new(Signal::new(event)),
         })
@@ -56,9 +60,16 @@ impl<E: Event> Completions<E> {
         }
     }
 
-    /// Puts a completion in its reserved place, then signals.
+    /// Puts a completion in its reserved place, then signals. Once this has
+    /// returned, the completion can be read.
     pub fn complete(&self, completion: &[u64; WORDS]) {
-        self.ring.push_reserved(completion);
+        let position = self.ring.push_reserved(completion);
+        // A reader does not get past a position that somebody has claimed and
+        // not filled yet; so wait for those before this one.
+        while self.readable.load(Ordering::Acquire) != position {
+            thread::yield_now();
+        }
+        self.readable.store(position + 1, Ordering::Release);
         self.signal.raise(|| self.ring.is_empty());
     }
 

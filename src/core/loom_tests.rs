@@ -366,3 +366,20 @@ fn engine_drained_means_delivered() {
         worker.join().unwrap();
     });
 }
+
+/// Who has completed finds it readable, also past a slower producer.
+#[test]
+fn completions_can_be_read_once_completed() {
+    model(|| {
+        let (completions, _flag) = queue(2);
+        let other = {
+            let completions = Arc::clone(&completions);
+            thread::spawn(move || completions.complete(&[1; 8]))
+        };
+        completions.complete(&[2; 8]);
+        let mut found = false;
+        completions.poll(2, |_, words| found |= words[0] == 2);
+        assert!(found);
+        other.join().unwrap();
+    });
+}

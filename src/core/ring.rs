@@ -12,9 +12,9 @@
 #![forbid(unsafe_code)]
 
 use super::sync::atomic::{AtomicU64, Ordering};
-use super::sync::hint;
 use crossbeam_utils::CachePadded;
 use std::collections::TryReserveError;
+use std::ops::Range;
 
 /// Set in the tail when no more records are taken.
 const CLOSED: u64 = 1 << 63;
@@ -100,6 +100,22 @@ impl<const W: usize> Ring<W> {
     /// Puts in as many records of the front of `batch` as there is room for,
     /// one after another, and says how many.
     pub fn push(&self, batch: &[[u64; W]]) -> Result<usize, Closed> {
+        self.claim_and_fill(batch).map(|positions| (positions.end - positions.start) as usize)
+    }
+
+    /// Puts in one record for which the caller knows that there is room, or
+    /// that there will be as soon as a consumer has finished reading a slot.
+    /// Says at which position, of all that were ever put in.
+    pub fn push_reserved(&self, record: &[u64; W]) -> u64 {
+        loop {
+            match self.claim_and_fill(std::slice::from_ref(record)) {
+                Ok(positions) if !positions.is_empty() => return positions.start,
+                _ => super::sync::thread::yield_now(),
+            }
+        }
+    }
+
+    fn claim_and_fill(&self, batch: &[[u64; W]]) -> Result<Range<u64>, Closed> {
         loop {
             let tail = self.tail.load(Ordering::Relaxed);
             if tail & CLOSED != 0 {
@@ -108,29 +124,21 @@ impl<const W: usize> Ring<W> {
             let room = self.room_from(tail, batch.len());
             if room == 0 {
                 if self.tail.load(Ordering::Relaxed) == tail {
-                    return Ok(0);
+                    return Ok(tail..tail);
                 }
                 continue;
             }
+            let positions = tail..tail + room as u64;
             let claimed = self.tail.compare_exchange_weak(
                 tail,
-                tail + room as u64,
+                positions.end,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
             if claimed.is_ok() {
                 self.fill(tail, &batch[..room]);
-                return Ok(room);
+                return Ok(positions);
             }
-        }
-    }
-
-    /// Puts in one record for which the caller knows that there is room, or
-    /// that there will be as soon as a consumer has finished reading a slot.
-    pub fn push_reserved(&self, record: &[u64; W]) {
-        while self.push(std::slice::from_ref(record)) == Ok(0) {
-            hint::spin_loop();
-            super::sync::thread::yield_now();
         }
     }
 
@@ -235,7 +243,7 @@ impl<const W: usize> Ring<W> {
     /// Positions that may hold a record. A consumer that has claimed one but
     /// not freed its slot has moved the head already, so start a lap before the
     /// tail.
-    fn positions(&self) -> std::ops::Range<u64> {
+    fn positions(&self) -> Range<u64> {
         let tail = self.pushed();
         tail.saturating_sub(self.slots.len() as u64)..tail
     }
