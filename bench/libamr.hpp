@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// libamr's handles with C++ lifetimes, and errors as exceptions.
+#ifndef AMR_BENCH_LIBAMR_HPP
+#define AMR_BENCH_LIBAMR_HPP
+
+#include "device.hpp"
+#include <algorithm>
+#include <amr/amr.h>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <system_error>
+#include <vector>
+
+namespace bench {
+
+// Workers of every pool that is compared with another: the default engine's too.
+constexpr unsigned pool_workers = 2;
+
+// Throws if it is an errno value.
+inline void check(int error, const char *what) {
+    if (error != 0)
+        throw std::system_error(error, std::generic_category(), what);
+}
+
+class Engine {
+  public:
+    Engine(unsigned workers, unsigned queue_depth) {
+        amr_engine_attr attr{};
+        attr.size = sizeof(attr);
+        attr.workers = workers;
+        attr.queue_depth = queue_depth;
+        engine_ = amr_create_engine(&attr);
+        if (engine_ == nullptr)
+            check(errno, "amr_create_engine");
+    }
+
+    Engine(const Engine &) = delete;
+    Engine &operator=(const Engine &) = delete;
+
+    ~Engine() {
+        amr_destroy_engine(engine_);
+    }
+
+    amr_engine *get() const {
+        return engine_;
+    }
+
+  private:
+    amr_engine *engine_;
+};
+
+class CompletionQueue {
+  public:
+    CompletionQueue(amr_engine *engine, std::uint32_t capacity)
+        : cq_(amr_create_cq(engine, capacity)) {
+        if (cq_ == nullptr)
+            check(errno, "amr_create_cq");
+    }
+
+    CompletionQueue(const CompletionQueue &) = delete;
+    CompletionQueue &operator=(const CompletionQueue &) = delete;
+
+    ~CompletionQueue() {
+        amr_destroy_cq(cq_);
+    }
+
+    // All of them, in one call.
+    void post(const amr_wr *wr, std::size_t count) {
+        check(amr_post(cq_, wr, count, nullptr), "amr_post");
+    }
+
+    // Waits for one completion, whose region it returns.
+    ibv_mr *read_one() {
+        wait(1);
+        return region(wc_[0]);
+    }
+
+    // Waits until all regions have come; a deregistration gives none.
+    void read(std::vector<ibv_mr *> &regions) {
+        for (std::size_t count = 0; count < regions.size();) {
+            const std::size_t limit = std::min(regions.size() - count, wc_.size());
+            const std::size_t ready = wait(limit);
+            for (std::size_t i = 0; i < ready; i++)
+                regions[count++] = region(wc_[i]);
+        }
+    }
+
+  private:
+    std::size_t wait(std::size_t limit) {
+        const int ready = amr_wait_cq(cq_, static_cast<int>(limit), wc_.data(), -1);
+        if (ready < 0)
+            check(-ready, "amr_wait_cq");
+        return static_cast<std::size_t>(ready);
+    }
+
+    static ibv_mr *region(const amr_wc &wc) {
+        check(wc.status, "a request failed");
+        return wc.mr;
+    }
+
+    amr_cq *cq_;
+    std::array<amr_wc, 256> wc_;
+};
+
+// Work requests that register one block of the device's memory each.
+inline std::vector<amr_wr> registrations(const Device &device, std::size_t count) {
+    std::vector<amr_wr> requests(count, amr_wr{});
+    for (std::size_t i = 0; i < count; i++) {
+        requests[i].wr_id = i;
+        requests[i].opcode = AMR_OP_REG_MR;
+        requests[i].op.reg_mr.pd = device.pd();
+        requests[i].op.reg_mr.addr = device.block(i);
+        requests[i].op.reg_mr.length = Device::block_size;
+        requests[i].op.reg_mr.access = Device::access;
+    }
+    return requests;
+}
+
+} // namespace bench
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A process that has used up its mappings still learns why its registration failed. F26. */
+#include "device.h"
+
+static struct amr_limits limits(void) {
+    struct amr_limits limits = {.size = sizeof(limits)};
+
+    CHECK_EQ(amr_query_limits(NULL, &limits), 0);
+    return limits;
+}
+
+/* Every second page gets another protection, until no mapping can be split any more. */
+static void use_up_mappings(char *pages, size_t count) {
+    size_t i = 0;
+
+    while (i + 1 < count && mprotect(pages + i * PAGE, PAGE, PROT_READ) == 0)
+        i += 2;
+    CHECK(i + 1 < count);
+}
+
+int main(void) {
+#ifdef SANITIZED
+    skip("sanitizers themselves cannot do without more mappings");
+#endif
+    struct device device = open_sim();
+    void *buffer = map_pages(PAGE);
+    struct amr_cq *cq = new_cq(NULL, 1);
+    struct amr_limits before = limits(), at_the_limit;
+    size_t count = 2 * (size_t)before.max_map_count;
+    char *pages, text[1024];
+    struct amr_wc wc;
+
+    if (before.max_map_count > 1000000)
+        skip("vm.max_map_count is so high that this would take long");
+    pages = mmap(NULL, count * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    CHECK_EQ(sim_configure("fail_nth=1:ENOMEM"), 0);
+    use_up_mappings(pages, count);
+    at_the_limit = limits();
+
+    post_reg(cq, 1, device.pd, buffer, PAGE);
+    wc = read_wc(cq);
+    CHECK(amr_explain(&wc, text, sizeof(text)) < (int)sizeof(text));
+    CHECK_EQ(munmap(pages, count * PAGE), 0);
+
+    CHECK_EQ(wc.status, ENOMEM);
+    CHECK_EQ(wc.diag, AMR_DIAG_MAX_MAP_COUNT);
+    CHECK_EQ(wc.diag_arg, before.max_map_count);
+    CHECK(strstr(text, "vm.max_map_count") != NULL);
+    CHECK(at_the_limit.map_count > before.map_count + 1000);
+    CHECK(at_the_limit.map_count <= before.max_map_count + 1);
+    CHECK_EQ(amr_destroy_cq(cq), 0);
+    close_device(device);
+    return 0;
+}
