@@ -118,6 +118,29 @@ static void read_by_waiting(void) {
     CHECK_EQ(amr_destroy_cq(cq), 0);
 }
 
+/* Who polls all the time may read a completion before the descriptor became readable by it. */
+static void read_by_spinning(void) {
+    struct amr_cq *cq = new_cq(NULL, 1);
+    int rounds = sim_present() ? 20000 : 500;
+    int fd = fd_of(cq);
+
+    watch(fd);
+    for (int i = 0; i < rounds; i++) {
+        struct amr_wc wc;
+        int got;
+
+        post_reg(cq, (uint64_t)i, device.pd, buffer, PAGE);
+        while ((got = amr_poll_cq(cq, 1, &wc)) == 0)
+            continue;
+        CHECK_EQ(got, 1);
+        CHECK_EQ(ibv_dereg_mr(wc.mr), 0);
+        CHECK_EQ(amr_drain(NULL, NULL, -1), 0);
+        CHECK(!is_readable(fd));
+    }
+    CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL), 0);
+    CHECK_EQ(amr_destroy_cq(cq), 0);
+}
+
 int main(void) {
     device = open_device();
     buffer = map_pages(PAGE);
@@ -126,6 +149,7 @@ int main(void) {
     asked_for_early();
     asked_for_late();
     read_by_waiting();
+    read_by_spinning();
     close_device(device);
     return 0;
 }

@@ -12,7 +12,7 @@ use super::retry::Retries;
 use super::ring::{Closed, Ring};
 use super::stats::{Counters, Totals};
 use super::sync::atomic::{AtomicU32, Ordering, fence};
-use super::sync::{Mutex, hint, lock};
+use super::sync::{Mutex, lock, thread};
 use crossbeam_utils::CachePadded;
 use std::collections::TryReserveError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -166,8 +166,7 @@ impl<H: Host> Engine<H> {
     /// Waits until no worker delivers for an owner that has no request left.
     pub fn wait_delivered(&self, owner: u64) {
         while self.is_owner_served(owner) {
-            hint::spin_loop();
-            super::sync::thread::yield_now();
+            thread::yield_now();
         }
     }
 
@@ -264,15 +263,14 @@ impl<H: Host> Engine<H> {
         found
     }
 
-    /// Looks for work for a short while.
+    /// Looks for work for a short while, and lets others have the CPU: the
+    /// thread that was just told of a completion may be waiting for this very one.
     fn search(&self, index: usize) -> Option<Request> {
         let end = self.host.now() + SEARCH_NS;
         while self.host.now() < end && self.phase() == OPEN {
-            for _ in 0..16 {
-                if !self.queue.is_empty() {
-                    return self.take(index);
-                }
-                hint::spin_loop();
+            thread::yield_now();
+            if !self.queue.is_empty() {
+                return self.take(index);
             }
         }
         None

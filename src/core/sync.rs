@@ -4,13 +4,11 @@
 
 #[cfg(loom)]
 pub use loom::{
-    hint,
     sync::{Condvar, Mutex, MutexGuard, atomic},
     thread,
 };
 #[cfg(not(loom))]
 pub use std::{
-    hint,
     sync::{Condvar, Mutex, MutexGuard, atomic},
     thread,
 };
