@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-enum { WORKERS = 16, ROUNDS = 20000, FLOOD = 200 };
+enum { WORKERS = 16, ROUNDS = 10000, FLOOD = 200 };
 
 static struct device device;
 static void *buffer;

@@ -23,7 +23,7 @@ amr_c_test(queue_full)
 amr_c_test(cq_full)
 amr_c_test(cancel)
 amr_c_test(drain)
-amr_c_test(drain_visible)
+amr_c_test(drain_visible TIMEOUT 180)
 amr_c_test(churn PLACES sim softroce)
 
 # Completions.
@@ -54,7 +54,7 @@ amr_c_test(poll_threads TIMEOUT 120)
 amr_c_test(concurrency)
 amr_c_test(chain)
 amr_c_test(slow_device)
-amr_c_test(wake_gap TIMEOUT 120)
+amr_c_test(wake_gap TIMEOUT 300)
 amr_c_test(rss_flat TIMEOUT 120 NOT_UNDER address thread valgrind)
 
 # The process: its environment, its children and its end.

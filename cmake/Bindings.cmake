@@ -6,14 +6,14 @@
 # rdma-sys makes its declarations with bindgen 0.59, which needs a libclang
 # older than 16 and the headers of librdmacm. It is taken where that works.
 
-# Sets ${folder} to one that holds a libclang that may do, and ${version} to
-# its major version (0: LIBCLANG_PATH was set, and whoever did that knows).
-function(amr_find_libclang folder version)
+# Sets ${result} to the newest libclang that may do, or to what LIBCLANG_PATH
+# says; empty if there is none.
+function(amr_find_libclang result)
     if(DEFINED ENV{LIBCLANG_PATH})
-        set(${folder} "$ENV{LIBCLANG_PATH}" PARENT_SCOPE)
-        set(${version} 0 PARENT_SCOPE)
+        set(${result} "$ENV{LIBCLANG_PATH}" PARENT_SCOPE)
         return()
     endif()
+    set(${result} "" PARENT_SCOPE)
     file(GLOB files
         /usr/lib/llvm-*/lib/libclang*.so*
         /usr/lib*/llvm*/lib*/libclang*.so*
@@ -22,24 +22,21 @@ function(amr_find_libclang folder version)
         /usr/local/lib*/libclang*.so*)
     set(best 0)
     foreach(file IN LISTS files)
-        # libclang-14.so.1, libclang-14.0.6.so, libclang.so.13, libclang.so.14.0.6
-        if(file MATCHES "/libclang(-([0-9]+)[.0-9]*)?\\.so(\\.([0-9]+))?[.0-9]*$")
+        # libclang-14.so.14.0.6, libclang-14.0.6.so, libclang.so.14.0.6; a name like
+        # libclang.so.13 does not tell the version, but is a link to one that does.
+        file(REAL_PATH "${file}" real)
+        if(real MATCHES "/libclang(-([0-9]+)[.0-9]*)?\\.so(\\.([0-9]+))?[.0-9]*$")
             set(found "${CMAKE_MATCH_2}")
             if(found STREQUAL "")
                 set(found "${CMAKE_MATCH_4}")
             endif()
-            if(NOT found STREQUAL "" AND found GREATER best AND found LESS 16 AND found GREATER 3)
+            # A small number is that of the interface: libclang.so.1.
+            if(found GREATER 3 AND found LESS 16 AND found GREATER best)
                 set(best ${found})
-                cmake_path(GET file PARENT_PATH best_folder)
+                set(${result} "${file}" PARENT_SCOPE)
             endif()
         endif()
     endforeach()
-    if(best)
-        set(${folder} "${best_folder}" PARENT_SCOPE)
-        set(${version} ${best} PARENT_SCOPE)
-    else()
-        set(${folder} "" PARENT_SCOPE)
-    endif()
 endfunction()
 
 # Sets amr_rdma_sys_problem to why rdma-sys cannot be had, empty if it can, and
@@ -54,14 +51,14 @@ function(amr_try_rdma_sys)
         set(amr_rdma_sys_problem "pkg-config finds no librdmacm with headers" PARENT_SCOPE)
         return()
     endif()
-    amr_find_libclang(libclang version)
+    amr_find_libclang(libclang)
     set(amr_libclang "${libclang}" PARENT_SCOPE)
     if(libclang STREQUAL "")
         set(amr_rdma_sys_problem "no libclang older than 16 was found" PARENT_SCOPE)
         return()
     endif()
 
-    message(STATUS "Trying rdma-sys with the libclang in ${libclang}")
+    message(STATUS "Trying to build rdma-sys with ${libclang}")
     set(log "${CMAKE_CURRENT_BINARY_DIR}/rdma-sys.log")
     execute_process(
         COMMAND "${CMAKE_COMMAND}" -E env "CARGO_TARGET_DIR=${AMR_CARGO_DIR}"
@@ -91,7 +88,7 @@ if(NOT AMR_BINDINGS STREQUAL AMR_BINDINGS_ASKED)
         amr_try_rdma_sys()
         if(amr_rdma_sys_problem STREQUAL "")
             set(amr_taken rdma-sys)
-            set(amr_reason "with the libclang in ${amr_libclang}")
+            set(amr_reason "with ${amr_libclang}")
         elseif(AMR_BINDINGS STREQUAL rdma-sys)
             message(FATAL_ERROR "rdma-sys cannot be had: ${amr_rdma_sys_problem}")
         else()

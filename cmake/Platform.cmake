@@ -33,8 +33,16 @@ if(NOT AMR_CARGO)
         "cargo was not found: install Rust, or name it in the environment variable CARGO")
 endif()
 
+file(STRINGS Cargo.toml amr_rust_version REGEX "^rust-version = " LIMIT_COUNT 1)
+string(REGEX MATCH "[0-9.]+" amr_rust_version "${amr_rust_version}")
 execute_process(COMMAND "${AMR_CARGO}" -vV
+    WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
     OUTPUT_VARIABLE amr_cargo_version COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "[0-9.]+" amr_cargo_number "${amr_cargo_version}")
+if(amr_cargo_number VERSION_LESS amr_rust_version)
+    message(FATAL_ERROR
+        "${AMR_CARGO} is version ${amr_cargo_number}; libamr needs Rust ${amr_rust_version}")
+endif()
 if(DEFINED ENV{CARGO_BUILD_TARGET})
     set(AMR_RUST_TARGET "$ENV{CARGO_BUILD_TARGET}" CACHE STRING "Rust's name of the target")
 elseif(amr_cargo_version MATCHES "\nhost: ([^\n]+)")

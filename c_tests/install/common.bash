@@ -19,7 +19,10 @@ expect_same() {
 
 # expect_in TEXT PATTERN WHAT
 expect_in() {
-    grep -qE -- "$2" <<<"$1" || fail "$3 (no match for '$2' in: $1)"
+    grep -qE -- "$2" <<<"$1" || {
+        printf '%s\n' "$1" >&2
+        fail "$3 (nothing matches '$2')"
+    }
 }
 
 # expect_not_in TEXT PATTERN WHAT
