@@ -17,12 +17,16 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Whether this is a build with a sanitizer, which uses memory and mappings of its own. */
+#define SANITIZED 0
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
+#undef SANITIZED
+#define SANITIZED 1
 #endif
 #elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
+#undef SANITIZED
+#define SANITIZED 1
 #endif
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))

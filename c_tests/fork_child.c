@@ -84,7 +84,7 @@ static void grandchild(void) {
         handles_are_refused();
         CHECK_EQ(amr_poll_cq(parents_cq, 1, &wc), -EPERM);
         everything_works_anew();
-        exit(0);
+        exit_child(0);
     }
     check_child(child);
     CHECK_EQ(amr_destroy_cq(parents_cq), 0);
@@ -100,7 +100,7 @@ __attribute__((noreturn)) static void child_main(void) {
     everything_works_anew();
     handles_are_refused();
     grandchild();
-    exit(7);
+    exit_child(7);
 }
 
 static void check_seven(pid_t child) {

@@ -19,19 +19,21 @@ static void use_up_mappings(char *pages, size_t count) {
 }
 
 int main(void) {
-#ifdef SANITIZED
-    skip("sanitizers themselves cannot do without more mappings");
-#endif
-    struct device device = open_sim();
-    void *buffer = map_pages(PAGE);
-    struct amr_cq *cq = new_cq(NULL, 1);
     struct amr_limits before = limits(), at_the_limit;
     size_t count = 2 * (size_t)before.max_map_count;
     char *pages, text[1024];
+    struct device device;
+    struct amr_cq *cq;
     struct amr_wc wc;
+    void *buffer;
 
+    if (SANITIZED)
+        skip("a sanitizer itself cannot do without more mappings");
     if (before.max_map_count > 1000000)
         skip("vm.max_map_count is so high that this would take long");
+    device = open_sim();
+    buffer = map_pages(PAGE);
+    cq = new_cq(NULL, 1);
     pages = mmap(NULL, count * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(pages != MAP_FAILED);
     CHECK_EQ(sim_configure("fail_nth=1:ENOMEM"), 0);

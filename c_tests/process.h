@@ -100,6 +100,16 @@ static inline long status_field(const char *name) {
     return value;
 }
 
+/*
+ * The end of a child. It has its parent's memory but not the stacks of its threads, so that a leak
+ * checker would err there.
+ */
+__attribute__((noreturn)) static inline void exit_child(int status) {
+    if (SANITIZED)
+        _exit(status);
+    exit(status);
+}
+
 static inline int wait_child(pid_t child) {
     int status;
 

@@ -60,7 +60,7 @@ static void goes_wrong(void) {
     if (child == 0) {
         if (amr_poll_cq(cq, 1, &wc) != -EPERM)
             _exit(1);
-        exit(0);
+        exit_child(0);
     }
     check_child(child);
     CHECK_EQ(amr_destroy_cq(cq), 0);

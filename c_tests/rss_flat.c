@@ -3,12 +3,27 @@
 #include "device.h"
 #include "process.h"
 
+#include <sched.h>
+
 enum { BATCH = 64, IN_FLIGHT = 512 };
 
 static struct device device;
 static void *buffer;
 static struct amr_cq *cq;
 static int under_way;
+
+/* The queue may look full for as long as a worker that was interrupted holds an old place. */
+static void post_all(const struct amr_wr *wr, size_t count) {
+    size_t posted;
+    int status;
+
+    while ((status = amr_post(cq, wr, count, &posted)) == EAGAIN) {
+        wr += posted;
+        count -= posted;
+        sched_yield();
+    }
+    CHECK_EQ(status, 0);
+}
 
 /* Registered, deregistered, and so on, until so many are done. */
 static void perform(long requests) {
@@ -27,7 +42,7 @@ static void perform(long requests) {
             if (wc[i].opcode == AMR_OP_REG_MR)
                 wr[count++] = dereg_wr(2, wc[i].mr);
         }
-        CHECK_EQ(amr_post(cq, wr, count, NULL), 0);
+        post_all(wr, count);
         under_way += (int)count - got;
         requests -= got;
     }
@@ -56,9 +71,8 @@ int main(void) {
     long requests = getenv("AMR_LONG") != NULL ? 10000000 : 2000000;
     long before, after;
 
-#ifdef SANITIZED
-    skip("a sanitizer's own memory grows");
-#endif
+    if (SANITIZED)
+        skip("a sanitizer's own memory grows");
     device = open_sim();
     CHECK_EQ(sim_configure("pins=0"), 0);
     buffer = map_pages(PAGE);

@@ -154,10 +154,12 @@ fn variable<T>(
     wanted: fmt::Arguments<'_>,
     complaints: &mut Vec<String>,
 ) -> Option<T> {
-    let text = os::environment(name)?;
+    let text = os::environment(name).filter(|text| !text.is_empty())?;
     let value = text.to_str().and_then(parse);
     if value.is_none() {
-        complaints.push(format!("{name}={} is not {wanted}", text.to_string_lossy()));
+        // Escaped and short: it is to be one line.
+        let shown: String = text.to_string_lossy().chars().take(64).collect();
+        complaints.push(format!("{name}={shown:?} is not {wanted}"));
     }
     value
 }

@@ -57,8 +57,9 @@ fn cause(wc: &amr_wc) -> Option<String> {
     match (wc.diag, wc.status) {
         (AMR_DIAG_MEMLOCK, _) => Some(memlock(wc.diag_arg)),
         (AMR_DIAG_MAX_MR, _) => Some(format!(
-            "the device or the kernel is out of resources for another region; the device allows {} \
-             regions in all processes together. Deregister regions, or register fewer, larger ones.",
+            "the device or the kernel is out of resources for another region; probably the device has \
+             no key left, of which it has {} for all processes together. Deregister regions, or \
+             register fewer, larger ones.",
             wc.diag_arg
         )),
         (AMR_DIAG_MAX_MR_SIZE, _) => Some(format!(
@@ -90,7 +91,7 @@ fn cause(wc: &amr_wc) -> Option<String> {
              alive: end the use and deregister it again."
                 .to_owned(),
         ),
-        (_, libc::ECANCELED) => Some("it was cancelled before it began.".to_owned()),
+        (_, libc::ECANCELED) => Some("it was cancelled while it waited.".to_owned()),
         (_, libc::EAGAIN) => Some(
             "the device stayed out of resources for all attempts. Deregister regions or try later."
                 .to_owned(),

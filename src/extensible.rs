@@ -69,8 +69,9 @@ unsafe fn checked_size<T>(pointer: *const T) -> Result<usize> {
     }
     // SAFETY: the caller vouches for the first word.
     match unsafe { pointer.cast::<usize>().read() } {
-        size if size < size_of::<usize>() => Err(Errno::EINVAL),
         size if size > LARGEST => Err(Errno::E2BIG),
+        // Structs have whole words; anything else would cut a field in two.
+        size if size == 0 || size % size_of::<usize>() != 0 => Err(Errno::EINVAL),
         size => Ok(size),
     }
 }

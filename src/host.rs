@@ -67,10 +67,11 @@ impl EngineHandle {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let workers = config.workers as usize;
         let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        let generation = lifecycle::generation();
         let shared = Arc::new(Shared {
-            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs)?,
+            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs { generation })?,
             queues: AtomicU32::new(0),
-            generation: lifecycle::generation(),
+            generation,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             threads: Mutex::new(Vec::with_capacity(workers)),
         });
@@ -288,9 +289,15 @@ pub fn stats(engine: &EngineHandle) -> amr_stats {
 }
 
 /// The world of an engine: the clock, verbs, and the owners of requests.
-pub struct Verbs;
+pub struct Verbs {
+    generation: u64,
+}
 
 impl Host for Verbs {
+    fn is_child(&self) -> bool {
+        self.generation != lifecycle::generation()
+    }
+
     fn now(&self) -> u64 {
         os::monotonic_ns()
     }

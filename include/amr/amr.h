@@ -60,7 +60,8 @@ struct amr_cq;
 #define AMR_DIAG_MEMLOCK 1
 
 /**
- * The device has no key left (max_mr); diag_arg is max_mr.
+ * Probably the device has no key left: no other limit that can be read explains
+ * ENOMEM; diag_arg is max_mr.
  */
 #define AMR_DIAG_MAX_MR 2
 
@@ -113,7 +114,8 @@ struct amr_cq;
  * of libamr but what would wait for itself: amr_destroy_engine(), amr_drain()
  * and amr_wait_cq() on its own engine answer EDEADLK. It must not throw,
  * longjmp() or end its thread. A worker that is in a callback serves no other
- * request. A worker's stack has 256 KiB.
+ * request. A worker's stack has 256 KiB. A callback may fork(); if it returns in
+ * the child, that thread ends there, and with it the child.
  */
 typedef void (*amr_callback)(struct ibv_mr *mr, int status, void *ctx);
 
@@ -467,7 +469,7 @@ int amr_deregister_async(struct ibv_mr *mr, amr_callback callback, void *ctx);
  *
  * Ends with amr_destroy_engine(). Returns NULL and sets errno: EINVAL (a value
  * out of its range, a CPU list that cannot be read or names no CPU that the
- * process may use, attr->size too small), E2BIG (attr is larger than this
+ * process may use, attr->size 0 or no multiple of sizeof(size_t)), E2BIG (attr is larger than this
  * library knows and its tail is not zero, or attr->size is above 4096: it was
  * not set), EAGAIN (a thread could not be made;
  * nothing is left behind), ENOMEM, ESHUTDOWN (the process is exiting), EIO (a
@@ -549,7 +551,7 @@ struct amr_cq *amr_create_cq(struct amr_engine *engine, uint32_t capacity);
  * level-triggered, with no arming step, so poll(), select(), epoll (EPOLLET
  * too, if the queue is then polled until it is empty), libuv, Asio and GLib
  * work. It is non-blocking and close-on-exec. Only wait on it: never read,
- * write or close it. It lives until amr_destroy_cq().
+ * write or close it, nor change its flags. It lives until amr_destroy_cq().
  *
  * A queue whose descriptor was never asked for and never waited on costs no
  * system call for each completion.
@@ -617,21 +619,19 @@ int amr_destroy_cq(struct amr_cq *cq);
  *
  * Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
  * full, maybe of the requests of others, or all places of the completion queue
- * are taken: wait a little for completions and post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
- * opcode or flag; reserved bytes not zero; iova without AMR_WR_IOVA; for
- * AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
- * form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
- * IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
+ * are taken: wait a little for completions and post the rest again), EINVAL
+ * (NULL cq, or NULL or misaligned wr with count above 0, or a count that no
+ * memory can hold; unknown opcode or flag; reserved bytes not zero; iova without
+ * AMR_WR_IOVA; for AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the
+ * implicit on-demand form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND,
+ * addr + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
  * IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
  * for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
  * ESHUTDOWN (the process is exiting), EIO.
  *
  * Any thread, a callback included; not a signal handler.
  */
-int amr_post(struct amr_cq *cq,
-             const struct amr_wr *wr,
-             size_t count,
-             size_t *posted);
+int amr_post(struct amr_cq *cq, const struct amr_wr *wr, size_t count, size_t *posted);
 
 /**
  * Cancel a queued request.
@@ -676,10 +676,10 @@ int amr_explain(const struct amr_wc *wc, char *buf, size_t size);
  * `context` NULL: only those of the process. Fields that cannot be read are 0.
  * Of a larger struct than this library knows the tail is set to zero.
  *
- * Returns 0, EINVAL (NULL limits; limits->size below sizeof(size_t)), E2BIG
- * (limits->size above 4096: it was not set), EIO, or the errno value of
- * ibv_query_device(). Takes tens of microseconds and
- * more in a process with many mappings. Any thread, also in a forked child.
+ * Returns 0, EINVAL (NULL limits; limits->size 0 or no multiple of
+ * sizeof(size_t)), E2BIG (limits->size above 4096: it was not set), EIO, or the
+ * errno value of ibv_query_device(). Takes tens of microseconds and more in a
+ * process with many mappings. Any thread, also in a forked child.
  */
 int amr_query_limits(struct ibv_context *context, struct amr_limits *limits);
 
@@ -689,9 +689,9 @@ int amr_query_limits(struct ibv_context *context, struct amr_limits *limits);
  * `engine` NULL: the default engine. Of a larger struct than this library
  * knows the tail is set to zero.
  *
- * Returns 0, EINVAL (NULL stats; stats->size below sizeof(size_t)), E2BIG
- * (stats->size above 4096: it was not set), EPERM (the engine was made before
- * fork()), EIO; with engine NULL also what
+ * Returns 0, EINVAL (NULL stats; stats->size 0 or no multiple of
+ * sizeof(size_t)), E2BIG (stats->size above 4096: it was not set), EPERM (the
+ * engine was made before fork()), EIO; with engine NULL also what
  * amr_default_engine() gives. Looks through the engine's queue. Any thread, a
  * callback included.
  */

@@ -26,6 +26,8 @@ pub trait Host: Send + Sync {
     fn execute(&self, request: &Request) -> Outcome;
     /// Hands a completion to its owner.
     fn deliver(&self, request: &Request, completion: &Completion);
+    /// Whether this is a forked child, so that the engine is the parent's.
+    fn is_child(&self) -> bool;
 }
 
 /// Requests are performed.
@@ -235,6 +237,10 @@ impl<H: Host> Engine<H> {
                 },
             };
             ended = self.serve(index, &request, started);
+            if self.host.is_child() {
+                // A callback has forked and returned in the child, too.
+                return;
+            }
             self.workers[index].record.end();
             self.drain.progress();
         }

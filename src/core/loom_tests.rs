@@ -229,6 +229,9 @@ impl Host for Ledger {
     fn now(&self) -> u64 {
         0
     }
+    fn is_child(&self) -> bool {
+        false
+    }
     fn execute(&self, _request: &Request) -> Outcome {
         self.executed.fetch_add(1, Ordering::SeqCst);
         Outcome::default()

@@ -265,6 +265,9 @@ struct World {
 }
 
 impl Host for World {
+    fn is_child(&self) -> bool {
+        false
+    }
     fn now(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }

@@ -13,7 +13,8 @@ pub const AMR_MAX_CQ_CAPACITY: u32 = 1048576;
 pub const AMR_DIAG_NONE: u32 = 0;
 /// The limit on locked memory (RLIMIT_MEMLOCK); diag_arg is the length asked for.
 pub const AMR_DIAG_MEMLOCK: u32 = 1;
-/// The device has no key left (max_mr); diag_arg is max_mr.
+/// Probably the device has no key left: no other limit that can be read explains
+/// ENOMEM; diag_arg is max_mr.
 pub const AMR_DIAG_MAX_MR: u32 = 2;
 /// Longer than one region of the device can be (max_mr_size); diag_arg is max_mr_size.
 pub const AMR_DIAG_MAX_MR_SIZE: u32 = 3;
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn amr_create_cq(engine: *mut EngineHandle, capacity: u32)
 /// level-triggered, with no arming step, so poll(), select(), epoll (EPOLLET
 /// too, if the queue is then polled until it is empty), libuv, Asio and GLib
 /// work. It is non-blocking and close-on-exec. Only wait on it: never read,
-/// write or close it. It lives until amr_destroy_cq().
+/// write or close it, nor change its flags. It lives until amr_destroy_cq().
 ///
 /// A queue whose descriptor was never asked for and never waited on costs no
 /// system call for each completion.

@@ -39,7 +39,7 @@ pub struct amr_engine_attr {
 ///
 /// Ends with amr_destroy_engine(). Returns NULL and sets errno: EINVAL (a value
 /// out of its range, a CPU list that cannot be read or names no CPU that the
-/// process may use, attr->size too small), E2BIG (attr is larger than this
+/// process may use, attr->size 0 or no multiple of sizeof(size_t)), E2BIG (attr is larger than this
 /// library knows and its tail is not zero, or attr->size is above 4096: it was
 /// not set), EAGAIN (a thread could not be made;
 /// nothing is left behind), ENOMEM, ESHUTDOWN (the process is exiting), EIO (a

@@ -1,4 +1,5 @@
-//! The one way in: no panic gets out, errors become what C expects, NULL is checked.
+//! The one way in: no panic gets out, no cancellation comes in, errors become what
+//! C expects, NULL is checked.
 
 use crate::errno::{Errno, Result};
 use crate::log::{self, Level};
@@ -28,6 +29,7 @@ pub fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
 }
 
 fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _uncancelled = os::Uncancelled::new();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         log::write(Level::Error, format_args!("a call failed by a fault inside the library"));
         Err(Errno::EIO)

@@ -113,10 +113,10 @@ pub unsafe extern "C" fn amr_explain(wc: *const amr_wc, buf: *mut c_char, size: 
 /// `context` NULL: only those of the process. Fields that cannot be read are 0.
 /// Of a larger struct than this library knows the tail is set to zero.
 ///
-/// Returns 0, EINVAL (NULL limits; limits->size below sizeof(size_t)), E2BIG
-/// (limits->size above 4096: it was not set), EIO, or the errno value of
-/// ibv_query_device(). Takes tens of microseconds and
-/// more in a process with many mappings. Any thread, also in a forked child.
+/// Returns 0, EINVAL (NULL limits; limits->size 0 or no multiple of
+/// sizeof(size_t)), E2BIG (limits->size above 4096: it was not set), EIO, or the
+/// errno value of ibv_query_device(). Takes tens of microseconds and more in a
+/// process with many mappings. Any thread, also in a forked child.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amr_query_limits(
     context: *mut ibv_context,
@@ -135,9 +135,9 @@ pub unsafe extern "C" fn amr_query_limits(
 /// `engine` NULL: the default engine. Of a larger struct than this library
 /// knows the tail is set to zero.
 ///
-/// Returns 0, EINVAL (NULL stats; stats->size below sizeof(size_t)), E2BIG
-/// (stats->size above 4096: it was not set), EPERM (the engine was made before
-/// fork()), EIO; with engine NULL also what
+/// Returns 0, EINVAL (NULL stats; stats->size 0 or no multiple of
+/// sizeof(size_t)), E2BIG (stats->size above 4096: it was not set), EPERM (the
+/// engine was made before fork()), EIO; with engine NULL also what
 /// amr_default_engine() gives. Looks through the engine's queue. Any thread, a
 /// callback included.
 #[unsafe(no_mangle)]

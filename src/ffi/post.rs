@@ -83,11 +83,12 @@ pub struct amr_wr {
 ///
 /// Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
 /// full, maybe of the requests of others, or all places of the completion queue
-/// are taken: wait a little for completions and post the rest again), EINVAL (NULL cq, or NULL wr with count above 0; unknown
-/// opcode or flag; reserved bytes not zero; iova without AMR_WR_IOVA; for
-/// AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the implicit on-demand
-/// form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND, addr + length overflows,
-/// IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
+/// are taken: wait a little for completions and post the rest again), EINVAL
+/// (NULL cq, or NULL or misaligned wr with count above 0, or a count that no
+/// memory can hold; unknown opcode or flag; reserved bytes not zero; iova without
+/// AMR_WR_IOVA; for AMR_OP_REG_MR a NULL pd, length 0, addr NULL, but for the
+/// implicit on-demand form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND,
+/// addr + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
 /// IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
 /// for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
 /// ESHUTDOWN (the process is exiting), EIO.

@@ -1,10 +1,12 @@
 //! The one module that speaks to the operating system.
 
+mod cancel;
 mod event;
 mod fork;
 mod process;
 mod thread;
 
+pub use cancel::Uncancelled;
 pub use event::EventFd;
 pub use fork::{forks, watch_forks};
 pub use process::{
