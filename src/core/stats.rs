@@ -118,10 +118,13 @@ impl Counters {
 
     /// Changes the counters; only their one writer may.
     pub fn update(&self, change: impl FnOnce(&mut Totals)) {
-        let mut totals = self.read();
+        let before = self.read();
+        let mut totals = before;
         change(&mut totals);
-        for (to, from) in self.words.iter().zip(totals.to_words()) {
-            to.store(from, Ordering::Relaxed);
+        for ((to, old), new) in self.words.iter().zip(before.to_words()).zip(totals.to_words()) {
+            if old != new {
+                to.store(new, Ordering::Relaxed);
+            }
         }
     }
 }

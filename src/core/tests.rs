@@ -260,6 +260,8 @@ type Execute = dyn Fn(&Request) -> Outcome + Send + Sync;
 /// A world that a test makes up.
 struct World {
     start: Instant,
+    /// Nanoseconds, where the test makes time pass.
+    time: Option<Arc<AtomicU64>>,
     execute: Box<Execute>,
     delivered: Mutex<Sender<(Request, Completion)>>,
 }
@@ -269,7 +271,10 @@ impl Host for World {
         false
     }
     fn now(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        match &self.time {
+            Some(time) => time.load(Ordering::SeqCst),
+            None => self.start.elapsed().as_nanos() as u64,
+        }
     }
     fn execute(&self, request: &Request) -> Outcome {
         (self.execute)(request)
@@ -297,9 +302,19 @@ impl Running {
         depth: usize,
         execute: impl Fn(&Request) -> Outcome + Send + Sync + 'static,
     ) -> (Self, Delivered) {
+        Self::start_in_time(workers, depth, None, execute)
+    }
+
+    fn start_in_time(
+        workers: usize,
+        depth: usize,
+        time: Option<Arc<AtomicU64>>,
+        execute: impl Fn(&Request) -> Outcome + Send + Sync + 'static,
+    ) -> (Self, Delivered) {
         let (sender, delivered) = channel();
         let world = World {
             start: Instant::now(),
+            time,
             execute: Box::new(execute),
             delivered: Mutex::new(sender),
         };
@@ -449,19 +464,25 @@ fn engine_drains_one_pd_while_another_is_busy() {
 fn engine_retries_transient_errors() {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
-    let (running, delivered) = Running::start(1, 8, move |request| match request.tag {
+    let time = Arc::new(AtomicU64::new(0));
+    let execute = move |request: &Request| match request.tag {
         1 if request.attempts < 2 => Outcome::failed(libc::EAGAIN),
         2 => {
             counted.fetch_add(1, Ordering::SeqCst);
             Outcome::failed(libc::EINTR)
         }
         _ => Outcome::default(),
-    });
+    };
+    let (running, delivered) = Running::start_in_time(1, 8, Some(Arc::clone(&time)), execute);
     running.submit(request(1));
     running.submit(request(2));
     running.submit(request(3));
-    running.drain();
-    let order: Vec<_> = delivered.try_iter().map(|(_, c)| (c.tag, c.outcome.status)).collect();
+    let mut order = vec![delivered.recv().unwrap().1];
+    while order.len() < 3 {
+        time.fetch_add(1_000_000, Ordering::SeqCst);
+        order.extend(delivered.recv_timeout(Duration::from_millis(5)).map(|(_, c)| c));
+    }
+    let order: Vec<_> = order.iter().map(|c| (c.tag, c.outcome.status)).collect();
     assert_eq!(order, [(3, 0), (1, 0), (2, libc::EINTR)]);
     assert_eq!(calls.load(Ordering::SeqCst), u64::from(MAX_ATTEMPTS));
 }

@@ -9,6 +9,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// 0 or a positive errno value.
 pub fn status(body: impl FnOnce() -> Result<()>) -> c_int {
+    let _uncancelled = os::Uncancelled::new();
+    submit(body)
+}
+
+/// The same for a body that is short and makes no system call that could be a
+/// cancellation point.
+pub fn submit(body: impl FnOnce() -> Result<()>) -> c_int {
     match caught(body) {
         Ok(()) => 0,
         Err(Errno(errno)) => errno,
@@ -17,11 +24,13 @@ pub fn status(body: impl FnOnce() -> Result<()>) -> c_int {
 
 /// A count or a negative errno value.
 pub fn count(body: impl FnOnce() -> Result<c_int>) -> c_int {
+    let _uncancelled = os::Uncancelled::new();
     caught(body).unwrap_or_else(|Errno(errno)| -errno)
 }
 
 /// A pointer, or NULL and errno.
 pub fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
+    let _uncancelled = os::Uncancelled::new();
     caught(body).unwrap_or_else(|Errno(errno)| {
         os::set_errno(errno);
         std::ptr::null_mut()
@@ -29,7 +38,6 @@ pub fn pointer<T>(body: impl FnOnce() -> Result<*mut T>) -> *mut T {
 }
 
 fn caught<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
-    let _uncancelled = os::Uncancelled::new();
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         log::write(Level::Error, format_args!("a call failed by a fault inside the library"));
         Err(Errno::EIO)

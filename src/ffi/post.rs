@@ -102,7 +102,7 @@ pub unsafe extern "C" fn amr_post(
     posted: *mut size_t,
 ) -> c_int {
     let mut taken = 0;
-    let status = guard::status(|| {
+    let status = guard::submit(|| {
         // SAFETY: the caller gives NULL or a live completion queue.
         let cq = unsafe { CqHandle::from_ptr(cq) }?;
         // SAFETY: the caller gives `count` work requests.

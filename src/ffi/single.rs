@@ -53,7 +53,7 @@ pub extern "C" fn amr_register_async(
     callback: amr_callback,
     ctx: *mut c_void,
 ) -> c_int {
-    guard::status(|| {
+    guard::submit(|| {
         let callback = Callback::new(required(callback)?, ctx);
         let request = intake::register(pd, addr, length, None, flags as u32)?;
         host::submit_callback(default_engine::get()?, request, callback)
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn amr_deregister_async(
     callback: amr_callback,
     ctx: *mut c_void,
 ) -> c_int {
-    guard::status(|| {
+    guard::submit(|| {
         let callback = Callback::new(required(callback)?, ctx);
         // SAFETY: the caller gives NULL or a live region.
         let request = unsafe { intake::deregister(mr) }?;
