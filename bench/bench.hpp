@@ -61,7 +61,7 @@ class Bench {
     const Device &device;
 
   private:
-    static constexpr double room = 3;
+    static constexpr double room = 6;
 
     // The limits are those of the simulated device: no other has to keep them.
     std::optional<Limit> limit(Limit::Bound bound, double value) const {
