@@ -76,15 +76,18 @@ impl<E: Event> Completions<E> {
     /// Takes out up to `limit` completions, oldest first; says how many.
     pub fn poll(&self, limit: usize, mut each: impl FnMut(usize, [u64; WORDS])) -> usize {
         let mut count = 0;
-        while count < limit {
-            let Some(completion) = self.ring.pop(|_| ()) else {
+        loop {
+            let before = count;
+            while count < limit {
+                let Some(completion) = self.ring.pop(|_| ()) else { break };
+                each(count, completion);
+                count += 1;
+            }
+            self.release(count - before);
+            if self.signal.settle(|| self.ring.is_empty()) || count == limit {
                 break;
-            };
-            each(count, completion);
-            count += 1;
+            }
         }
-        self.release(count);
-        self.signal.settle(|| self.ring.is_empty());
         count
     }
 

@@ -114,16 +114,20 @@ fn ring_publishes_before_the_slot_is_free() {
 /// An event that can be looked at. Setting and clearing an eventfd takes its
 /// lock in the kernel, so each sees what came before the other.
 #[derive(Default)]
-struct Flag(AtomicBool);
+struct Flag {
+    level: AtomicBool,
+    edge: AtomicBool,
+}
 
 struct ArcFlag(Arc<Flag>);
 
 impl Event for ArcFlag {
     fn set(&self) {
-        self.0.0.swap(true, Ordering::AcqRel);
+        self.0.level.swap(true, Ordering::AcqRel);
+        self.0.edge.swap(true, Ordering::AcqRel);
     }
     fn clear(&self) {
-        self.0.0.swap(false, Ordering::AcqRel);
+        self.0.level.swap(false, Ordering::AcqRel);
     }
 }
 
@@ -136,9 +140,9 @@ fn queue(capacity: u32) -> (Arc<Completions<ArcFlag>>, Arc<Flag>) {
 
 /// Readable exactly while something is unread, once everybody has returned.
 fn check_level(completions: &Completions<ArcFlag>, flag: &Flag, unread: usize) {
-    assert_eq!(flag.0.load(Ordering::SeqCst), unread > 0);
+    assert_eq!(flag.level.load(Ordering::SeqCst), unread > 0);
     assert_eq!(completions.poll(usize::MAX, |_, _| ()), unread);
-    assert!(!flag.0.load(Ordering::SeqCst));
+    assert!(!flag.level.load(Ordering::SeqCst));
 }
 
 #[test]
@@ -201,6 +205,30 @@ fn signal_wakes_a_sleeper() {
             sleeper.join().unwrap();
         });
     }
+}
+
+/// Who waits for edges reads until nothing is left: what comes then makes an edge.
+#[test]
+fn signal_makes_an_edge_for_what_is_left() {
+    model(|| {
+        let (completions, flag) = queue(2);
+        completions.watch();
+        completions.complete(&[0; 8]);
+        flag.edge.swap(false, Ordering::AcqRel);
+        let producer = {
+            let completions = Arc::clone(&completions);
+            thread::spawn(move || completions.complete(&[0; 8]))
+        };
+        let mut read = 0;
+        loop {
+            match completions.poll(1, |_, _| ()) {
+                0 => break,
+                count => read += count,
+            }
+        }
+        producer.join().unwrap();
+        assert!(read == 2 || flag.edge.load(Ordering::Acquire));
+    });
 }
 
 #[test]

@@ -78,16 +78,26 @@ impl<E: Event> Signal<E> {
         }
     }
 
-    /// Clears the event if there is nothing to read.
-    pub fn settle(&self, is_empty: impl Fn() -> bool) {
-        while !self.is_unwatched() && is_empty() {
+    /// Clears the event if there is nothing to read, and says whether that was
+    /// so: what comes after that sets the event anew. (Who waits for edges must
+    /// not be told that nothing is left while the event stays set: the next
+    /// completion would make no edge.)
+    pub fn settle(&self, is_empty: impl Fn() -> bool) -> bool {
+        if self.is_unwatched() {
+            return true;
+        }
+        while is_empty() {
             self.event.clear();
             self.state.fetch_and(!RAISED, Ordering::AcqRel);
-            if is_empty() || self.state.fetch_or(RAISED, Ordering::AcqRel) & RAISED != 0 {
-                return;
+            if is_empty() {
+                return true;
+            }
+            if self.state.fetch_or(RAISED, Ordering::AcqRel) & RAISED != 0 {
+                return false;
             }
             self.event.set();
         }
+        false
     }
 
     /// Sleeps while there is nothing to read, until the time is up (`None`: no
