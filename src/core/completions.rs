@@ -17,8 +17,6 @@ pub const WORDS: usize = 8;
 pub struct Completions<E> {
     ring: Ring<WORDS>,
     capacity: u64,
-    /// Completions up to this position have been filled.
-    readable: CachePadded<AtomicU64>,
     /// Places taken by requests under way and by unread completions.
     reserved: CachePadded<AtomicU64>,
     signal: CachePadded<Signal<E>>,
@@ -30,7 +28,6 @@ impl<E: Event> Completions<E> {
         Ok(Self {
             ring: Ring::new(capacity as usize)?,
             capacity: u64::from(capacity),
-            readable: CachePadded::new(AtomicU64::new(0)),
             reserved: CachePadded::new(AtomicU64::new(0)),
             signal: CachePadded::new(Signal::new(event)),
         })
@@ -63,13 +60,7 @@ impl<E: Event> Completions<E> {
     /// Puts a completion in its reserved place, then signals. Once this has
     /// returned, the completion can be read.
     pub fn complete(&self, completion: &[u64; WORDS]) {
-        let position = self.ring.push_reserved(completion);
-        // A reader does not get past a position that somebody has claimed and
-        // not filled yet; so wait for those before this one.
-        while self.readable.load(Ordering::Acquire) != position {
-            thread::yield_now();
-        }
-        self.readable.store(position + 1, Ordering::Release);
+        self.ring.push_reserved(completion);
         self.signal.raise(|| self.ring.is_empty());
     }
 
@@ -79,9 +70,16 @@ impl<E: Event> Completions<E> {
         loop {
             let before = count;
             while count < limit {
-                let Some(completion) = self.ring.pop(|_| ()) else { break };
-                each(count, completion);
-                count += 1;
+                if let Some(completion) = self.ring.pop(|_| ()) {
+                    each(count, completion);
+                    count += 1;
+                } else if self.ring.is_being_filled() {
+                    // Behind the next one may be others that were completed
+                    // before this call: they can be read, so wait for it.
+                    thread::yield_now();
+                } else {
+                    break;
+                }
             }
             self.release(count - before);
             if self.signal.settle(|| self.ring.is_empty()) || count == limit {

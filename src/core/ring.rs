@@ -100,22 +100,6 @@ impl<const W: usize> Ring<W> {
     /// Puts in as many records of the front of `batch` as there is room for,
     /// one after another, and says how many.
     pub fn push(&self, batch: &[[u64; W]]) -> Result<usize, Closed> {
-        self.claim_and_fill(batch).map(|positions| (positions.end - positions.start) as usize)
-    }
-
-    /// Puts in one record for which the caller knows that there is room, or
-    /// that there will be as soon as a consumer has finished reading a slot.
-    /// Says at which position, of all that were ever put in.
-    pub fn push_reserved(&self, record: &[u64; W]) -> u64 {
-        loop {
-            match self.claim_and_fill(std::slice::from_ref(record)) {
-                Ok(positions) if !positions.is_empty() => return positions.start,
-                _ => super::sync::thread::yield_now(),
-            }
-        }
-    }
-
-    fn claim_and_fill(&self, batch: &[[u64; W]]) -> Result<Range<u64>, Closed> {
         loop {
             let tail = self.tail.load(Ordering::Relaxed);
             if tail & CLOSED != 0 {
@@ -124,21 +108,28 @@ impl<const W: usize> Ring<W> {
             let room = self.room_from(tail, batch.len());
             if room == 0 {
                 if self.tail.load(Ordering::Relaxed) == tail {
-                    return Ok(tail..tail);
+                    return Ok(0);
                 }
                 continue;
             }
-            let positions = tail..tail + room as u64;
             let claimed = self.tail.compare_exchange_weak(
                 tail,
-                positions.end,
+                tail + room as u64,
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
             if claimed.is_ok() {
                 self.fill(tail, &batch[..room]);
-                return Ok(positions);
+                return Ok(room);
             }
+        }
+    }
+
+    /// Puts in one record for which the caller knows that there is room, or
+    /// that there will be as soon as a consumer has finished reading a slot.
+    pub fn push_reserved(&self, record: &[u64; W]) {
+        while self.push(std::slice::from_ref(record)) == Ok(0) {
+            super::sync::thread::yield_now();
         }
     }
 
@@ -177,6 +168,12 @@ impl<const W: usize> Ring<W> {
                 return record;
             }
         }
+    }
+
+    /// Whether a producer has claimed the next slot to read and is about to fill
+    /// it. For a consumer that found nothing.
+    pub fn is_being_filled(&self) -> bool {
+        self.pushed() > self.head.load(Ordering::Acquire)
     }
 
     /// Whether a consumer would find nothing.
