@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-enum { WORKERS = 16, ROUNDS = 5000, FLOOD = 200 };
+enum { WORKERS = AMR_MAX_WORKERS, ROUNDS = 5000, FLOOD = 1000 };
 
 static struct device device;
 static void *buffer;
@@ -66,7 +66,7 @@ int main(void) {
     buffer = map_pages(PAGE);
     pd = ibv_alloc_pd(device.context);
     CHECK(pd != NULL);
-    engine = new_engine(WORKERS, 1024);
+    engine = new_engine(WORKERS, 4096);
     cq = new_cq(engine, FLOOD + 2);
     CHECK_EQ(pthread_create(&thread, NULL, flood, NULL), 0);
 
