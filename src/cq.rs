@@ -169,7 +169,7 @@ impl CqHandle {
     /// # Safety
     /// As for [`post`](Self::post).
     unsafe fn post_chunk<const N: usize>(&self, chunk: &[amr_wr], taken: &mut usize) -> Result<()> {
-        let submitted = os::monotonic_ns();
+        let submitted = os::stamp_ns();
         let mut batch = [[0; request::WORDS]; N];
         let mut valid = 0;
         let mut refused = Ok(());

@@ -22,6 +22,8 @@ use std::time::Duration;
 pub trait Host: Send + Sync {
     /// A clock that never goes back, in nanoseconds.
     fn now(&self) -> u64;
+    /// A cheaper clock in nanoseconds, for differences only.
+    fn stamp(&self) -> u64;
     /// Performs a request: the blocking verbs call.
     fn execute(&self, request: &Request) -> Outcome;
     /// Hands a completion to its owner.
@@ -225,24 +227,29 @@ impl<H: Host> Engine<H> {
     /// The life of the worker `index`: performs requests until the engine ends.
     pub fn work(&self, index: usize) {
         self.idle.enter(index);
-        let mut ended = self.host.now();
+        let mut ended = self.host.stamp();
         loop {
             // With more to do at once, the end of one request is the start of the
             // next: reading the clock costs as much as all else.
             let (request, started) = match self.take(index) {
                 Some(request) => (request, ended),
-                None => match self.next(index) {
-                    Some(request) => (request, self.host.now()),
-                    None => return,
-                },
+                None => {
+                    fence(Ordering::SeqCst);
+                    self.drain.progress();
+                    match self.next(index) {
+                        Some(request) => (request, self.host.stamp()),
+                        None => return,
+                    }
+                }
             };
+            // The end of the request before; the begin of this one made a fence.
+            self.drain.progress();
             ended = self.serve(index, &request, started);
             if self.host.is_child() {
                 // A callback has forked and returned in the child, too.
                 return;
             }
             self.workers[index].record.end();
-            self.drain.progress();
         }
     }
 
@@ -308,7 +315,7 @@ impl<H: Host> Engine<H> {
         if is_transient(outcome.status) && self.retries.add(request, self.host.now()) {
             // Some other worker may be free when it is due.
             self.idle.wake_one();
-            return self.host.now();
+            return self.host.stamp();
         }
         if self.is_halted() {
             return started;
@@ -327,7 +334,7 @@ impl<H: Host> Engine<H> {
         if request.delivery == Delivery::Callback {
             self.deliver(request, &completion);
         }
-        let ended = self.host.now();
+        let ended = self.host.stamp();
         completion.busy_ns = ended.saturating_sub(started);
         worker.counters.update(|totals| totals.add_times(&completion));
         if request.delivery == Delivery::Queue {
@@ -352,7 +359,7 @@ impl<H: Host> Engine<H> {
             tag: request.tag,
             operation: request.operation,
             outcome: not_done(request, libc::ECANCELED),
-            queued_ns: self.host.now().saturating_sub(request.submitted),
+            queued_ns: self.host.stamp().saturating_sub(request.submitted),
             busy_ns: 0,
         };
         let mut totals = lock(&self.others);
