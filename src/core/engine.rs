@@ -228,6 +228,7 @@ impl<H: Host> Engine<H> {
     pub fn work(&self, index: usize) {
         self.idle.enter(index);
         let mut ended = self.host.stamp();
+        let mut search_pays = false;
         loop {
             // With more to do at once, the end of one request is the start of the
             // next: reading the clock costs as much as all else.
@@ -236,7 +237,7 @@ impl<H: Host> Engine<H> {
                 None => {
                     fence(Ordering::SeqCst);
                     self.drain.progress();
-                    match self.next(index) {
+                    match self.next(index, &mut search_pays) {
                         Some(request) => (request, self.host.stamp()),
                         None => return,
                     }
@@ -254,10 +255,14 @@ impl<H: Host> Engine<H> {
     }
 
     /// The next request for a worker that found none and may sleep for it;
-    /// `None`: the end.
-    fn next(&self, index: usize) -> Option<Request> {
+    /// `None`: the end. `search_pays`: whether a search would have found the last
+    /// one that it got here. (One that shares its CPU with a caller who asks now
+    /// and then would only keep him from it.)
+    fn next(&self, index: usize, search_pays: &mut bool) -> Option<Request> {
+        let idle_since = self.host.stamp();
         let alone = self.idle.begin_search();
-        let mut found = if alone && self.spins { self.search(index) } else { None };
+        let searches = alone && self.spins && *search_pays;
+        let mut found = if searches { self.search(index) } else { None };
         while found.is_none() && !self.is_finished() {
             let due = self.retries.next_due();
             let timeout = due.map(|due| Duration::from_nanos(due.saturating_sub(self.host.now())));
@@ -267,6 +272,9 @@ impl<H: Host> Engine<H> {
             found = self.take(index);
         }
         self.idle.end_search();
+        if let Some(request) = &found {
+            *search_pays = request.submitted.saturating_sub(idle_since) < SEARCH_NS;
+        }
         if found.is_none() {
             // The others may sleep while this one took what was left.
             self.idle.wake_all();
