@@ -2,7 +2,7 @@
 
 use crate::core::completions::Completions;
 use crate::core::engine::Cancel;
-use crate::core::request::{self, Completion, Delivery, Operation, Outcome, Request};
+use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, Words};
 use crate::core::ring::Closed;
 use crate::errno::{Errno, Result};
 use crate::ffi::cq::{AMR_MAX_CQ_CAPACITY, amr_wc};
@@ -170,7 +170,7 @@ impl CqHandle {
     /// As for [`post`](Self::post).
     unsafe fn post_chunk<const N: usize>(&self, chunk: &[amr_wr], taken: &mut usize) -> Result<()> {
         let submitted = os::stamp_ns();
-        let mut batch = [[0; request::WORDS]; N];
+        let mut batch = [Words::default(); N];
         let mut valid = 0;
         let mut refused = Ok(());
         for wr in chunk {
@@ -202,7 +202,7 @@ impl CqHandle {
     }
 
     /// All of the batch or `EAGAIN`; a place for each completion first.
-    fn submit(&self, batch: &[[u64; request::WORDS]], taken: &mut usize) -> Result<()> {
+    fn submit(&self, batch: &[Words], taken: &mut usize) -> Result<()> {
         let places = self.completions.reserve(batch.len());
         let submitted = self.engine.core.submit(&batch[..places]);
         let accepted = *submitted.as_ref().unwrap_or(&0);
@@ -237,6 +237,6 @@ fn to_wc(completion: &Completion) -> amr_wc {
         queued_ns: completion.queued_ns,
         busy_ns: completion.busy_ns,
         diag_arg,
-        reserved1: 0,
+        populate_ns: completion.populate_ns,
     }
 }

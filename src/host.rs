@@ -12,6 +12,7 @@ use crate::verbs::{self, ibv_mr, ibv_pd};
 use crate::{default_engine, diagnose, lifecycle, os};
 use libc::{c_int, c_void};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -295,6 +296,14 @@ pub struct Verbs {
 }
 
 impl Host for Verbs {
+    type Plan = ();
+
+    fn prepare(&self, _request: &Request) {}
+
+    fn populate(&self, _request: &Request, _part: Range<u64>, _plan: &mut Option<()>) -> bool {
+        false
+    }
+
     fn is_child(&self) -> bool {
         self.generation != lifecycle::generation()
     }

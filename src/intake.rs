@@ -1,6 +1,6 @@
 //! From the caller's arguments to a request: the checks at submit.
 
-use crate::core::request::{Delivery, Operation, Request};
+use crate::core::request::{Delivery, Hints, Operation, Request};
 use crate::errno::{Errno, Result};
 use crate::ffi::post::{AMR_OP_DEREG_MR, AMR_OP_REG_MR, AMR_WR_IOVA, amr_wr};
 use crate::os;
@@ -86,7 +86,9 @@ fn blank(operation: Operation) -> Request {
     Request {
         operation,
         delivery: Delivery::Callback,
+        hints: Hints::NONE,
         attempts: 0,
+        policy: 0,
         access: 0,
         owner: 0,
         tag: 0,

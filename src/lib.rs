@@ -18,4 +18,5 @@ mod lifecycle;
 mod limits;
 mod log;
 mod os;
+mod slots;
 mod verbs;

@@ -89,7 +89,7 @@ fn c_and_rust_see_the_same_structures() {
             queued_ns,
             busy_ns,
             diag_arg,
-            reserved1
+            populate_ns
         }
     );
     structure!(
