@@ -177,7 +177,8 @@ impl CqHandle {
             // SAFETY: the caller vouches for the operands.
             match unsafe { intake::work_request(wr) } {
                 Ok(request) => {
-                    batch[valid] = self.address(request, wr.wr_id, submitted).encode();
+                    let request = self.engine.receive(self.address(request, wr.wr_id), submitted);
+                    batch[valid] = request.encode();
                     valid += 1;
                 }
                 Err(error) => {
@@ -215,8 +216,8 @@ impl CqHandle {
         }
     }
 
-    fn address(&self, request: Request, wr_id: u64, submitted: u64) -> Request {
-        Request { delivery: Delivery::Queue, owner: self.owner(), tag: wr_id, submitted, ..request }
+    fn address(&self, request: Request, wr_id: u64) -> Request {
+        Request { delivery: Delivery::Queue, owner: self.owner(), tag: wr_id, ..request }
     }
 
     /// What the requests of this queue know it by.
