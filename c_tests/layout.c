@@ -48,6 +48,6 @@ int main(void) {
     CHECK_EQ(ENDS_AT(struct amr_limits, page_size), sizeof(struct amr_limits));
     CHECK_EQ(offsetof(struct amr_stats, size), 0);
     CHECK_EQ(offsetof(struct amr_stats, workers), 12 * sizeof(uint64_t));
-    CHECK_EQ(ENDS_AT(struct amr_stats, queue_depth), sizeof(struct amr_stats));
+    CHECK_EQ(ENDS_AT(struct amr_stats, populate_ns_max), sizeof(struct amr_stats));
     return 0;
 }

@@ -328,7 +328,7 @@ impl Host for Verbs {
         }
     }
 
-    fn populate(&self, request: &Request, part: Range<u64>, plan: &mut Option<Plan>) -> bool {
+    fn populate(&self, request: &Request, part: Range<u64>, plan: &mut Option<Plan>) -> u64 {
         os::adopt_policy(request.policy);
         populate::populate(request, &part, plan)
     }

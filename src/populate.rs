@@ -8,6 +8,7 @@
 
 use crate::core::bulk::SLICE;
 use crate::core::request::Request;
+use crate::errno::Result;
 use crate::os::{self, Backing, Mapping, Populate};
 use crate::verbs::access;
 use std::ops::Range;
@@ -45,30 +46,53 @@ pub fn advise_huge_pages(request: &Request) {
     }
 }
 
-/// Faults in what is absent of a part of a request's memory. `false`: the rest is
-/// not worth it.
-pub fn populate(request: &Request, part: &Range<u64>, plan: &mut Option<Plan>) -> bool {
+/// How far a worker looks ahead at once where nothing is absent: with pages of
+/// 4 KiB that takes a quarter of a millisecond.
+const AHEAD: u64 = 256 << 20;
+
+/// Faults in what is absent of a part of a request's memory; says from where on
+/// the rest is worth it.
+pub fn populate(request: &Request, part: &Range<u64>, plan: &mut Option<Plan>) -> u64 {
     let page = os::page_size();
     // What is registered are whole pages.
     let range = part.start / page * page..part.end.next_multiple_of(page);
     let step = os::MOST_PAGES as u64 * page;
     let mut starts = (range.start..range.end).step_by(step as usize);
-    starts.all(|start| populate_step(request, &(start..range.end.min(start + step)), page, plan))
+    let populated: Result<usize> = starts.try_fold(0, |count, start| {
+        Ok(count + populate_step(request, &(start..range.end.min(start + step)), page, plan)?)
+    });
+    match populated {
+        Ok(0) => end_of_resident(range.end, request.address.saturating_add(request.length), page),
+        Ok(_) => part.end,
+        Err(_) => u64::MAX,
+    }
 }
 
+/// Says how many runs of pages were absent.
 fn populate_step(
     request: &Request,
     range: &Range<u64>,
     page: u64,
     plan: &mut Option<Plan>,
-) -> bool {
-    let Ok(absent) = os::absent(range, page) else { return false };
+) -> Result<usize> {
     let mut runs = Runs::default();
-    absent.for_each(|address| runs.add(address, page));
-    runs.iter().all(|run| {
+    os::absent(range, page)?.for_each(|address| runs.add(address, page));
+    for run in runs.iter() {
         let plan = plan.get_or_insert_with(|| Plan::of(request));
-        plan.within(run).all(|(range, how)| os::populate(&range, how).is_ok())
-    })
+        for (range, how) in plan.within(run) {
+            os::populate(&range, how)?;
+        }
+    }
+    Ok(runs.count)
+}
+
+/// Where the next absent page may be.
+fn end_of_resident(start: u64, end: u64, page: u64) -> u64 {
+    let ahead = start..end.min(start.saturating_add(AHEAD)) / page * page;
+    if ahead.is_empty() {
+        return start;
+    }
+    os::first_absent(&ahead).map_or(start, |absent| absent.unwrap_or(ahead.end))
 }
 
 /// Runs of pages in the order of their addresses.

@@ -165,16 +165,14 @@ impl<P: Copy> Bulk<P> {
         }
     }
 
-    /// A slice is done; `goes_on`: the rest may be worth it, too.
-    pub fn finish_slice(&self, slice: &Slice<P>, goes_on: bool, now: impl Fn() -> u64) {
+    /// A slice is done; what comes before `next` needs none any more.
+    pub fn finish_slice(&self, slice: &Slice<P>, next: u64, now: impl Fn() -> u64) {
         let mut table = lock(&self.table);
         let Some(job) = &mut table.jobs[slice.place] else { return };
         job.at_work -= 1;
         job.is_prepared = true;
         job.plan = job.plan.or(slice.plan);
-        if !goes_on {
-            job.next = job.end();
-        }
+        job.next = job.next.max(next);
         if job.is_populated() {
             job.populate_ns = now().saturating_sub(job.started);
         }

@@ -31,9 +31,10 @@ pub trait Host: Send + Sync {
     fn execute(&self, request: &Request) -> Outcome;
     /// Before any of the memory of a request is faulted in.
     fn prepare(&self, request: &Request);
-    /// Faults in a part of the memory of a request. `false`: the rest is not
-    /// worth it; a reason to fail is for the device to find.
-    fn populate(&self, request: &Request, part: Range<u64>, plan: &mut Option<Self::Plan>) -> bool;
+    /// Faults in a part of the memory of a request. Says from which address on the
+    /// rest is worth it, `u64::MAX` for none of it; a reason to fail is for the
+    /// device to find.
+    fn populate(&self, request: &Request, part: Range<u64>, plan: &mut Option<Self::Plan>) -> u64;
     /// Hands a completion to its owner.
     fn deliver(&self, request: &Request, completion: &Completion);
     /// Whether this is a forked child, so that the engine is the parent's.

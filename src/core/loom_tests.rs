@@ -268,9 +268,9 @@ impl Host for Ledger {
         false
     }
     fn prepare(&self, _request: &Request) {}
-    fn populate(&self, _request: &Request, _part: Range<u64>, _plan: &mut Option<()>) -> bool {
+    fn populate(&self, _request: &Request, _part: Range<u64>, _plan: &mut Option<()>) -> u64 {
         self.populated.fetch_add(1, Ordering::SeqCst);
-        true
+        0
     }
     fn execute(&self, _request: &Request) -> Outcome {
         self.executed.fetch_add(1, Ordering::SeqCst);

@@ -293,8 +293,8 @@ impl Host for World {
         }
     }
     fn prepare(&self, _request: &Request) {}
-    fn populate(&self, request: &Request, part: Range<u64>, _plan: &mut Option<()>) -> bool {
-        (self.populate)(request, part)
+    fn populate(&self, request: &Request, part: Range<u64>, _plan: &mut Option<()>) -> u64 {
+        if (self.populate)(request, part) { 0 } else { u64::MAX }
     }
     fn execute(&self, request: &Request) -> Outcome {
         (self.execute)(request)

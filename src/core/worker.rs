@@ -182,14 +182,14 @@ impl<H: Host> Engine<H> {
 
     /// Faults in a slice; a panic in it is no reason not to try the call.
     fn populate(&self, mut slice: Slice<H::Plan>) {
-        let goes_on = catch_unwind(AssertUnwindSafe(|| {
+        let next = catch_unwind(AssertUnwindSafe(|| {
             if slice.is_first {
                 self.host.prepare(&slice.request);
             }
             self.host.populate(&slice.request, slice.range.clone(), &mut slice.plan)
         }));
-        let goes_on = goes_on.unwrap_or(false) && self.phase() == OPEN;
-        self.bulk.finish_slice(&slice, goes_on, || self.host.stamp());
+        let next = if self.phase() == OPEN { next.unwrap_or(u64::MAX) } else { u64::MAX };
+        self.bulk.finish_slice(&slice, next, || self.host.stamp());
     }
 
     /// Performs a request, whose memory was faulted in within `populate_ns`, and
