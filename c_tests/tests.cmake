@@ -48,6 +48,14 @@ amr_c_test(hole PLACES sim softroce)
 amr_c_test(limits PLACES sim softroce NOT_UNDER thread)
 amr_c_test(stats)
 
+# Large requests: faulting in, huge pages, nodes, and who comes first.
+amr_c_test(prefault PLACES sim softroce)
+amr_c_test(prefault_environment ENVIRONMENT AMR_PREFAULT=0)
+amr_c_test(prefault_mappings PLACES sim softroce)
+amr_c_test(huge_pages PLACES sim softroce)
+amr_c_test(overtake)
+amr_c_test(numa PLACES softroce GUEST --numa)
+
 # Many threads, and the workers' sleep.
 amr_c_test(threads TIMEOUT 120)
 amr_c_test(poll_threads TIMEOUT 120)
