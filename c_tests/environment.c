@@ -135,7 +135,7 @@ static void bad_values(void) {
         expect(settings[i], default_workers(), 16384, cpus, 1);
 }
 
-/* Workers run where their creator may, and as many as it has CPUs. */
+/* Workers run where the process may, and as many as it has CPUs. */
 static void inherited_affinity(void) {
     cpu_set_t before, one;
     char cpu[32];

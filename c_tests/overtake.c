@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Small and urgent requests do not wait for large ones: not for their slices, not for their calls;
- * and large ones get on beside a flood of small ones.
+ * large ones get on beside a flood of small ones, and the application beside both.
  */
 #include "residency.h"
 
@@ -129,6 +129,29 @@ static void large_ones_get_on(void) {
     end();
 }
 
+/* While much memory is faulted in, the application maps, touches and unmaps memory as it likes. */
+static void application_gets_on(void) {
+    const size_t length = 512 * MIB;
+    char *fresh = map_pages(length);
+    struct amr_wc wc;
+    int count = 0;
+
+    start(2);
+    post(cq, request(1, fresh, length, 0));
+    while (amr_poll_cq(cq, 1, &wc) == 0) {
+        char *pages = map_pages(16 * PAGE);
+
+        memset(pages, 1, 16 * PAGE);
+        CHECK_EQ(munmap(pages, 16 * PAGE), 0);
+        count++;
+    }
+    CHECK_EQ(wc.status, 0);
+    CHECK(count >= 10);
+    CHECK_EQ(ibv_dereg_mr(wc.mr), 0);
+    CHECK_EQ(munmap(fresh, length), 0);
+    end();
+}
+
 int main(void) {
     device = open_sim();
     large = map_pages(136 * MIB);
@@ -136,6 +159,7 @@ int main(void) {
     slices_are_overtaken();
     calls_are_overtaken();
     large_ones_get_on();
+    application_gets_on();
     close_device(device);
     return 0;
 }

@@ -11,7 +11,6 @@ use once_cell::race::OnceBox;
 use std::ffi::CStr;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 const DEFAULT_QUEUE_DEPTH: u32 = 16_384;
 /// More workers than this rarely help one process: the kernel's locks and the
@@ -25,7 +24,8 @@ pub struct Config {
     pub workers: u32,
     /// Requests that can wait.
     pub queue_depth: u32,
-    /// Where the workers run; `None`: where their creator does.
+    /// Where the workers run; `None`: where the process could when the library was
+    /// loaded.
     pub cpus: Option<CpuList>,
     /// The CPUs come from the environment: that none of them can be used is no
     /// fault of the caller.
@@ -83,7 +83,7 @@ pub fn complain_of_cpus() {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
         log::line(format_args!(
-            "AMR_CPUS names no CPU that this process may use; workers run where their creator may"
+            "AMR_CPUS names no CPU that this process may use; workers run where the process could when it began"
         ));
     }
 }
@@ -98,8 +98,7 @@ fn in_range(value: u32, most: u32) -> Result<u32> {
 }
 
 fn default_workers() -> u32 {
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    cpus.min(MOST_DEFAULT_WORKERS) as u32
+    os::cpus_at_load().min(MOST_DEFAULT_WORKERS) as u32
 }
 
 /// The `AMR_*` variables, read once.
@@ -140,7 +139,9 @@ impl Environment {
             cpus: variable(
                 "AMR_CPUS",
                 CpuList::parse,
-                format_args!("a list of CPUs like 0-3,8; workers run where their creator may"),
+                format_args!(
+                    "a list of CPUs like 0-3,8; workers run where the process could when it began"
+                ),
                 &mut complaints,
             ),
             prefault: switch("AMR_PREFAULT", "1", &mut complaints),

@@ -88,7 +88,7 @@ impl EngineHandle {
         os::calibrate_stamps();
         os::learn_nodes();
         let workers = config.workers as usize;
-        let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
+        let spins = os::cpus_at_load() > 1;
         let generation = lifecycle::generation();
         let shared = Arc::new(Shared {
             core: Engine::new(workers, config.queue_depth as usize, spins, Verbs { generation })?,
@@ -200,7 +200,10 @@ impl EngineHandle {
 
 /// Moves the calling worker to its CPUs.
 fn pin_worker(config: &Config) -> Result<()> {
-    let Some(cpus) = &config.cpus else { return Ok(()) };
+    let Some(cpus) = &config.cpus else {
+        os::unbind_current_thread();
+        return Ok(());
+    };
     os::pin_current_thread(cpus).or_else(|error| {
         if config.cpus_are_optional {
             config::complain_of_cpus();

@@ -158,7 +158,7 @@ struct amr_engine_attr {
     size_t size;
     /**
      * Worker threads, 1 to AMR_MAX_WORKERS; 0: AMR_WORKERS or the number of
-     * CPUs that the creating thread may use, at most 8.
+     * CPUs that the process could use when the library was loaded, at most 8.
      */
     uint32_t workers;
     /**
@@ -168,8 +168,9 @@ struct amr_engine_attr {
      */
     uint32_t queue_depth;
     /**
-     * CPUs of the workers as a list like "0-3,8"; NULL: AMR_CPUS, or those of
-     * the thread that creates the engine. Not kept.
+     * CPUs of the workers as a list like "0-3,8"; NULL: AMR_CPUS, or those that
+     * the process could use when the library was loaded, wherever its threads are
+     * bound now. Not kept.
      */
     const char *cpus;
     /**

@@ -26,14 +26,15 @@ pub struct amr_engine_attr {
     /// sizeof(struct amr_engine_attr) of the caller.
     pub size: size_t,
     /// Worker threads, 1 to AMR_MAX_WORKERS; 0: AMR_WORKERS or the number of
-    /// CPUs that the creating thread may use, at most 8.
+    /// CPUs that the process could use when the library was loaded, at most 8.
     pub workers: u32,
     /// Requests that can wait for a worker, 1 to AMR_MAX_QUEUE_DEPTH, rounded
     /// up to a power of two; 0: AMR_QUEUE_DEPTH or 16384. As many of each of the
     /// four kinds: small or large (2 MiB and more), urgent or not.
     pub queue_depth: u32,
-    /// CPUs of the workers as a list like "0-3,8"; NULL: AMR_CPUS, or those of
-    /// the thread that creates the engine. Not kept.
+    /// CPUs of the workers as a list like "0-3,8"; NULL: AMR_CPUS, or those that
+    /// the process could use when the library was loaded, wherever its threads are
+    /// bound now. Not kept.
     pub cpus: *const c_char,
     /// AMR_ENGINE_* bits; what they leave open comes from AMR_PREFAULT and
     /// AMR_HUGEPAGE.

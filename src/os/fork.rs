@@ -6,19 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Run when the library is loaded. Later would be late: the handlers that
-/// fork() runs are those that were there when it began (pthread_atfork(3)).
-#[used]
-// SAFETY: the loader calls the functions of this section once, without arguments
-// that this one would look at.
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = at_load;
-
-extern "C" fn at_load() {
-    // watch_forks() is called again, by somebody who can be told that it failed.
-    let _ = watch_forks();
-}
-
 extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }

@@ -2,8 +2,10 @@
 
 mod cancel;
 mod clock;
+mod cpus;
 mod event;
 mod fork;
+mod load;
 mod mappings;
 mod memory;
 mod numa;
@@ -12,6 +14,7 @@ mod thread;
 
 pub use cancel::Uncancelled;
 pub use clock::{calibrate_stamps, monotonic_ns, stamp_ns};
+pub use cpus::{CpuList, cpus_at_load, pin_current_thread, unbind_current_thread};
 pub use event::EventFd;
 pub use fork::{forks, watch_forks};
 pub use mappings::{Backing, Mapping, visit as visit_mappings};
@@ -20,4 +23,4 @@ pub use numa::{adopt_policy, current_policy, learn_nodes};
 pub use process::{
     at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
 };
-pub use thread::{CpuList, pin_current_thread, spawn_worker};
+pub use thread::spawn_worker;

@@ -4,9 +4,9 @@
 //! range has a policy of its own. Workers fault in the memory of others, so each
 //! request carries the number of the policy of the thread that submitted it.
 
+use once_cell::race::OnceBox;
 use std::cell::Cell;
 use std::fs;
-use std::sync::OnceLock;
 
 /// As the kernel has it without a policy.
 const DEFAULT_POLICY: u8 = 0;
@@ -62,11 +62,12 @@ pub fn adopt_policy(number: u8) {
     CURRENT.set(number);
 }
 
-/// All policies seen so far; the number of one is its place and one.
-static POLICIES: [OnceLock<Policy>; MOST_POLICIES] = [const { OnceLock::new() }; MOST_POLICIES];
+/// All policies seen so far; the number of one is its place and one. (No lock: a
+/// fork in the wrong moment would leave it held in the child.)
+static POLICIES: [OnceBox<Policy>; MOST_POLICIES] = [const { OnceBox::new() }; MOST_POLICIES];
 
 fn number(policy: Policy) -> u8 {
-    let is_known = |known: &OnceLock<Policy>| *known.get_or_init(|| policy) == policy;
+    let is_known = |known: &OnceBox<Policy>| *known.get_or_init(|| Box::new(policy)) == policy;
     POLICIES.iter().position(is_known).map_or(DEFAULT_POLICY, |index| index as u8 + 1)
 }
 
@@ -101,8 +102,8 @@ fn thread_policy(node_of_cpu: &[u16]) -> Policy {
 /// The node of each CPU; `None` where there is one node only, so that nothing is
 /// to choose. Read once.
 fn node_of_cpu() -> Option<&'static [u16]> {
-    static NODE_OF_CPU: OnceLock<Option<Vec<u16>>> = OnceLock::new();
-    NODE_OF_CPU.get_or_init(read_nodes).as_deref()
+    static NODE_OF_CPU: OnceBox<Option<Vec<u16>>> = OnceBox::new();
+    NODE_OF_CPU.get_or_init(|| Box::new(read_nodes())).as_deref()
 }
 
 fn read_nodes() -> Option<Vec<u16>> {
