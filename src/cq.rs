@@ -175,7 +175,8 @@ impl CqHandle {
         let mut refused = Ok(());
         for wr in chunk {
             // SAFETY: the caller vouches for the operands.
-            match unsafe { intake::work_request(wr) } {
+            let request = unsafe { intake::work_request(wr) };
+            match request.and_then(|request| self.engine.core.host().enter(request)) {
                 Ok(request) => {
                     batch[valid] = self.address(request, wr.wr_id, submitted).encode();
                     valid += 1;
@@ -207,6 +208,9 @@ impl CqHandle {
         let submitted = self.engine.core.submit(&batch[..places]);
         let accepted = *submitted.as_ref().unwrap_or(&0);
         self.completions.release(places - accepted);
+        for refused in &batch[accepted..] {
+            self.engine.core.host().leave(&Request::decode(refused));
+        }
         *taken += accepted;
         match submitted {
             Err(Closed) => Err(Errno::ESHUTDOWN),

@@ -32,7 +32,7 @@ pub fn status_text(status: i32) -> &'static CStr {
         libc::EOPNOTSUPP => c"not supported by the device or its driver",
         libc::ESHUTDOWN => c"shut down",
         libc::ETIMEDOUT => c"timed out",
-        libc::EALREADY => c"running already",
+        libc::EALREADY => c"under way already",
         libc::ECANCELED => c"cancelled",
         _ => c"unknown error",
     }

@@ -4,6 +4,7 @@ use crate::config::{self, Config};
 use crate::core::engine::{Engine, Host};
 use crate::core::request::{Completion, Delivery, Operation, Outcome, Request};
 use crate::core::ring::Closed;
+use crate::core::underway::{Place, Refused, Underway};
 use crate::cq::CqHandle;
 use crate::errno::{Errno, Result};
 use crate::ffi::info::amr_stats;
@@ -69,8 +70,9 @@ impl EngineHandle {
         let workers = config.workers as usize;
         let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
         let generation = lifecycle::generation();
+        let world = Verbs::new(config.queue_depth as usize)?;
         let shared = Arc::new(Shared {
-            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs { generation })?,
+            core: Engine::new(workers, config.queue_depth as usize, spins, world)?,
             queues: AtomicU32::new(0),
             generation,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -235,12 +237,16 @@ impl Callback {
 
 /// Submits a request whose completion is a callback.
 pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
+    let core = &engine.shared.core;
+    let request = core.host().enter(request)?;
     let request = Request { submitted: os::stamp_ns(), ..callback.address(request) };
-    match engine.shared.core.submit(&[request.encode()]) {
-        Ok(0) => Err(Errno::EAGAIN),
-        Ok(_) => Ok(()),
-        Err(Closed) => Err(Errno::ESHUTDOWN),
-    }
+    let refused = match core.submit(&[request.encode()]) {
+        Ok(0) => Errno::EAGAIN,
+        Ok(_) => return Ok(()),
+        Err(Closed) => Errno::ESHUTDOWN,
+    };
+    core.host().leave(&request);
+    Err(refused)
 }
 
 /// Waits until nothing is queued or running on `pd`, or on any if it is NULL.
@@ -292,6 +298,46 @@ pub fn stats(engine: &EngineHandle) -> amr_stats {
 /// The world of an engine: the clock, verbs, and the owners of requests.
 pub struct Verbs {
     generation: u64,
+    /// What no second deregistration may be posted for.
+    underway: &'static Underway,
+    /// How much room was made in that for this engine.
+    room: usize,
+}
+
+impl Verbs {
+    fn new(queue_depth: usize) -> Result<Self> {
+        let process = lifecycle::process();
+        let underway = process.underway.get_or_init(Box::default);
+        underway.promise(queue_depth)?;
+        Ok(Self { generation: lifecycle::generation(), underway, room: queue_depth })
+    }
+
+    /// Before a request is submitted: its region is one that nobody else has
+    /// given away.
+    pub fn enter(&self, request: Request) -> Result<Request> {
+        if request.operation == Operation::Register {
+            return Ok(request);
+        }
+        let place = self.underway.enter(request.iova).map_err(|refused| match refused {
+            Refused::Known => Errno::EALREADY,
+            Refused::Full => Errno::EAGAIN,
+        })?;
+        Ok(Request { iova: place.encode(), ..request })
+    }
+
+    /// A request was not submitted after all, or is over: its region, if there
+    /// still is one, can be given away.
+    pub fn leave(&self, request: &Request) {
+        if request.operation == Operation::Deregister {
+            self.underway.leave(Place::decode(request.iova));
+        }
+    }
+}
+
+impl Drop for Verbs {
+    fn drop(&mut self) {
+        self.underway.withdraw_promise(self.room);
+    }
 }
 
 impl Host for Verbs {
@@ -315,6 +361,8 @@ impl Host for Verbs {
     }
 
     fn deliver(&self, request: &Request, completion: &Completion) {
+        // First, since whoever hears of it may post the region again.
+        self.leave(request);
         match request.delivery {
             Delivery::Callback => Callback::of(request).call(&completion.outcome),
             Delivery::Queue => {

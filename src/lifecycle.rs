@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::core::underway::Underway;
 use crate::errno::{Errno, Result};
 use crate::host::{EngineHandle, Shared};
 use crate::os;
@@ -27,6 +28,8 @@ static EXIT_HANDLED: AtomicBool = AtomicBool::new(false);
 pub struct Process {
     /// The default engine.
     pub default_engine: OnceCell<EngineHandle>,
+    /// The regions whose deregistration is under way, on whichever engine.
+    pub underway: OnceBox<Underway>,
     /// All engines, to be stopped at exit; `None`: the process is exiting.
     engines: Mutex<Option<Vec<Weak<Shared>>>>,
     /// The engines that were stopped at exit. A worker may still use them.
@@ -39,6 +42,7 @@ impl Process {
     const fn new() -> Self {
         Self {
             default_engine: OnceCell::new(),
+            underway: OnceBox::new(),
             engines: Mutex::new(Some(Vec::new())),
             stopped: OnceBox::new(),
             child: OnceBox::new(),

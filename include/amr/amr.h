@@ -453,8 +453,9 @@ int amr_register_async(struct ibv_pd *pd,
  * The region may come from any registration, also a plain ibv_reg_mr().
  *
  * Returns 0, and the callback will be called exactly once; or an errno value,
- * and nothing has happened: EINVAL (NULL mr or callback), EAGAIN, ENOMEM,
- * ESHUTDOWN and EIO as for amr_register_async().
+ * and nothing has happened: EINVAL (NULL or misaligned mr, NULL callback),
+ * EALREADY (a deregistration of this region is queued or running, on whichever
+ * engine), EAGAIN, ENOMEM, ESHUTDOWN and EIO as for amr_register_async().
  *
  * Any thread, a callback included; not a signal handler.
  */
@@ -626,7 +627,8 @@ int amr_destroy_cq(struct amr_cq *cq);
  * implicit on-demand form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND,
  * addr + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
  * IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
- * for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
+ * for AMR_OP_DEREG_MR a NULL or misaligned mr), EALREADY (a deregistration of this
+ * region is queued or running, on whichever engine), EPERM (the queue was made before fork()),
  * ESHUTDOWN (the process is exiting), EIO.
  *
  * Any thread, a callback included; not a signal handler.

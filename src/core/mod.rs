@@ -15,6 +15,7 @@ pub mod ring;
 pub mod signal;
 pub mod stats;
 mod sync;
+pub mod underway;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
