@@ -10,6 +10,7 @@ amr_c_test(bad_post)
 amr_c_test(null_handles)
 amr_c_test(struct_sizes NOT_UNDER valgrind)
 amr_c_test(access_bits)
+amr_c_test(access_refused PLACES sim softroce)
 amr_c_test(implicit_odp)
 amr_c_test(version)
 amr_c_test(layout)
@@ -24,6 +25,7 @@ amr_c_test(cq_full)
 amr_c_test(cancel)
 amr_c_test(drain)
 amr_c_test(drain_visible TIMEOUT 180)
+amr_c_test(pd_in_use PLACES sim softroce)
 amr_c_test(churn PLACES sim softroce)
 
 # Completions.
@@ -44,10 +46,25 @@ amr_c_test(dereg_twice)
 amr_c_test(diagnosis)
 amr_c_test(map_count NOT_UNDER valgrind)
 amr_c_test(explain)
+amr_c_test(unpinnable PLACES softroce)
 amr_c_test(memlock PLACES sim softroce)
 amr_c_test(hole PLACES sim softroce)
 amr_c_test(limits PLACES sim softroce NOT_UNDER thread)
 amr_c_test(stats)
+
+# What the kernel and libibverbs make of a buffer: the real ones only. Fork support
+# is of no effect on today's kernels unless RDMAV_USE_MADVISE asks for it.
+set(fork_support RDMAV_USE_MADVISE=1)
+amr_c_test(fork_hole PLACES softroce ENVIRONMENT ${fork_support})
+amr_c_test(fork_hugetlb PLACES softroce ENVIRONMENT ${fork_support})
+amr_c_test(fork_half_page PLACES softroce ENVIRONMENT ${fork_support})
+amr_c_test(unmapped_before_dereg PLACES softroce ENVIRONMENT ${fork_support})
+amr_c_test(many_mappings PLACES softroce
+    ENVIRONMENT ${fork_support} RDMAV_HUGEPAGES_SAFE=1)
+amr_c_test(interrupted_dereg PLACES softroce)
+set(rc_folder "${PROJECT_SOURCE_DIR}/examples/common")
+amr_c_test(dma_after_dereg SOURCES dma_after_dereg.c "${rc_folder}/rc.c" PLACES sim softroce)
+target_include_directories(test_dma_after_dereg PRIVATE "${rc_folder}")
 
 # Many threads, and the workers' sleep.
 amr_c_test(threads TIMEOUT 120)
@@ -68,6 +85,14 @@ amr_c_test(thread_cancel)
 amr_c_test(fork_in_callback NOT_UNDER thread)
 amr_c_test(fork_child PLACES sim softroce NOT_UNDER address thread)
 amr_c_test(fork_busy NOT_UNDER thread)
+# Other allocators, and the libibverbs of an old rdma-core.
+foreach(allocator IN ITEMS jemalloc tcmalloc_minimal)
+    amr_preload_test(${allocator} one_call)
+    amr_preload_test(${allocator} threads)
+    amr_preload_test(${allocator} fork_child)
+endforeach()
+amr_device_test(old_libibverbs TARGET test_one_call ENVIRONMENT
+    "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:amr_sim_old>:$<TARGET_FILE_DIR:amr>" LD_BIND_NOW=1)
 amr_c_test(process_exit TIMEOUT 180 NOT_UNDER valgrind)
 
 # As above, but for a program that is not linked with libamr.

@@ -17,5 +17,6 @@ mod intake;
 mod lifecycle;
 mod limits;
 mod log;
+mod mappings;
 mod os;
 mod verbs;

@@ -76,8 +76,8 @@ struct amr_cq;
 #define AMR_DIAG_MAX_MAP_COUNT 4
 
 /**
- * A part of the range is not mapped, or its protection does not fit the access;
- * diag_arg is the length asked for.
+ * The kernel cannot pin the range, and what is mapped there does not tell why (or
+ * was mapped only after the failure); diag_arg is the length asked for.
  */
 #define AMR_DIAG_RANGE 5
 
@@ -85,6 +85,39 @@ struct amr_cq;
  * The device or its driver does not support this; diag_arg is the access asked for.
  */
 #define AMR_DIAG_UNSUPPORTED 6
+
+/**
+ * A part of the range is not mapped; diag_arg is the first such address.
+ */
+#define AMR_DIAG_HOLE 7
+
+/**
+ * A page of the range cannot be read, or not be written and the access includes
+ * writing; diag_arg is the address of the first one.
+ */
+#define AMR_DIAG_PROTECTION 8
+
+/**
+ * Memory of a device, or of a file that the kernel does not let a device write to;
+ * diag_arg is the first such address.
+ */
+#define AMR_DIAG_UNPINNABLE 9
+
+/**
+ * The range has a part of a huge page of hugetlbfs, which the fork support of
+ * libibverbs cannot split (ibv_fork_init(3)); diag_arg is the size of the page.
+ */
+#define AMR_DIAG_HUGEPAGE 10
+
+/**
+ * No permission, and it is not the limit on locked memory; diag_arg is 0.
+ */
+#define AMR_DIAG_PERMISSION 11
+
+/**
+ * The device does not answer any more; diag_arg is 0.
+ */
+#define AMR_DIAG_DEVICE_GONE 12
 
 /**
  * Register a memory region: op.reg_mr.

@@ -3,6 +3,7 @@
 mod cancel;
 mod clock;
 mod event;
+mod file;
 mod fork;
 mod process;
 mod thread;
@@ -10,6 +11,7 @@ mod thread;
 pub use cancel::Uncancelled;
 pub use clock::{calibrate_stamps, monotonic_ns, stamp_ns};
 pub use event::EventFd;
+pub use file::{FileKind, file_kind, is_on_hugetlbfs};
 pub use fork::{forks, watch_forks};
 pub use process::{
     at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
