@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Texts for people: there is one for everything, and it names the limit and its remedy. */
+/* Texts for people: there is one for everything, and it names the limit and its remedy. F22. */
 #include "device.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-//! The regions whose deregistration is under way, so that none is posted twice.
+//! The regions whose deregistration is under way, so that none is posted twice. F32.
 //!
 //! A set of words without locks: [`enter`](Underway::enter) succeeds for one of
 //! those who bring the same word, until [`leave`](Underway::leave). A word has two
