@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the library finds out about a failure. (memlock.c and map_count.c are about two more.) F8 F22. */
+/* What the library finds out about a failure. (memlock.c and map_count.c are about two more.) F8
+ * F22. */
 #include "device.h"
 
 static struct device device;
