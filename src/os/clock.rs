@@ -27,27 +27,36 @@ pub fn calibrate_stamps() {}
 mod tsc {
     use super::monotonic_ns;
     use std::arch::x86_64::_rdtsc;
-    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// Nanoseconds for each tick, times 2^32; `None`: the counter is of no use.
-    static NS_PER_TICK: OnceLock<Option<u64>> = OnceLock::new();
+    /// Nanoseconds for each tick, times 2^32. Two threads that find it unknown both
+    /// measure it: one that waits for another would wait for ever in a forked child.
+    static NS_PER_TICK: AtomicU64 = AtomicU64::new(UNKNOWN);
+    const UNKNOWN: u64 = 0;
+    /// The counter is of no use.
+    const UNTRUSTED: u64 = 1;
 
     const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
     /// A time in nanoseconds, for differences of two of them only; a wait that
     /// ends at one might not end if the machine is moved to another host.
     pub fn stamp_ns() -> u64 {
-        match NS_PER_TICK.get() {
-            Some(Some(ratio)) => ((u128::from(ticks()) * u128::from(*ratio)) >> 32) as u64,
-            _ => monotonic_ns(),
+        match NS_PER_TICK.load(Ordering::Relaxed) {
+            UNKNOWN | UNTRUSTED => monotonic_ns(),
+            ratio => ((u128::from(ticks()) * u128::from(ratio)) >> 32) as u64,
         }
     }
 
     /// Finds out once how fast the counter counts; takes a millisecond. Call
     /// before the first stamp that counts.
     pub fn calibrate_stamps() {
-        NS_PER_TICK.get_or_init(|| is_trusted().then(measure).flatten());
+        if NS_PER_TICK.load(Ordering::Relaxed) == UNKNOWN {
+            let ratio = is_trusted().then(measure).flatten().unwrap_or(UNTRUSTED);
+            let relaxed = Ordering::Relaxed;
+            // The first one counts, so that stamps go on as they began.
+            let _ = NS_PER_TICK.compare_exchange(UNKNOWN, ratio, relaxed, relaxed);
+        }
     }
 
     fn is_trusted() -> bool {
@@ -60,7 +69,7 @@ mod tsc {
         let (end_ticks, end_ns) = both();
         let passed = u128::from(end_ns - start_ns) << 32;
         let ratio = passed.checked_div(u128::from(end_ticks.checked_sub(start_ticks)?))?;
-        u64::try_from(ratio).ok().filter(|&ratio| ratio > 0)
+        u64::try_from(ratio).ok().filter(|&ratio| ratio > UNTRUSTED)
     }
 
     /// Both clocks at the same time, or as near to it as several attempts come.
