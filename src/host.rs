@@ -9,13 +9,13 @@ use crate::cq::CqHandle;
 use crate::errno::{Errno, Result};
 use crate::ffi::info::amr_stats;
 use crate::log::{self, Level};
+use crate::os::{Memory, Thread};
 use crate::verbs::{self, ibv_mr, ibv_pd};
 use crate::{default_engine, diagnose, lifecycle, os};
 use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What the workers of an engine and its completion queues share.
@@ -28,7 +28,8 @@ pub struct Shared {
     pub generation: u64,
     /// Tells engines apart, for good.
     id: u64,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    begun: Begun,
+    threads: Mutex<Vec<Thread>>,
 }
 
 impl Shared {
@@ -38,12 +39,42 @@ impl Shared {
     }
 
     /// The workers that nobody has joined; they are the caller's now.
-    pub fn take_threads(&self) -> Vec<JoinHandle<()>> {
+    pub fn take_threads(&self) -> Vec<Thread> {
         std::mem::take(&mut *self.threads())
     }
 
-    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+    fn threads(&self) -> MutexGuard<'_, Vec<Thread>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// It is made without a way to fail: see os::Memory.
+const _: () = assert!(size_of::<Shared>() + 2 * size_of::<usize>() <= os::BLOCK);
+
+/// How many workers have begun, and what went wrong with one of them.
+#[derive(Default)]
+struct Begun {
+    state: Mutex<(usize, Option<Errno>)>,
+    changed: Condvar,
+}
+
+impl Begun {
+    /// A worker is ready or has failed.
+    fn tell(&self, ready: Result<()>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 += 1;
+        state.1 = state.1.or(ready.err());
+        self.changed.notify_one();
+    }
+
+    /// Waits for so many.
+    fn wait_for(&self, workers: usize) -> Result<()> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self
+            .changed
+            .wait_while(state, |(begun, _)| *begun < workers)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.1.map_or(Ok(()), Err)
     }
 }
 
@@ -60,13 +91,20 @@ pub struct EngineHandle {
 impl EngineHandle {
     /// Makes an engine for a C caller.
     pub fn create(config: &Config) -> Result<*mut Self> {
-        Self::start(config).map(|engine| Box::into_raw(Box::new(engine)))
+        let memory = Memory::now();
+        let engine = Box::new(Self::start(config)?);
+        if memory.ran_out() {
+            engine.stop();
+            return Err(Errno(libc::ENOMEM));
+        }
+        Ok(Box::into_raw(engine))
     }
 
     /// Makes an engine and starts its workers.
     pub fn start(config: &Config) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         os::calibrate_stamps();
+        let memory = Memory::now();
         let workers = config.workers as usize;
         let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
         let generation = lifecycle::generation();
@@ -76,11 +114,16 @@ impl EngineHandle {
             queues: AtomicU32::new(0),
             generation,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            begun: Begun::default(),
             threads: Mutex::new(Vec::with_capacity(workers)),
         });
         lifecycle::adopt(&shared)?;
         let engine = Self { shared };
         engine.start_workers(config).inspect_err(|_| engine.stop())?;
+        if memory.ran_out() {
+            engine.stop();
+            return Err(Errno(libc::ENOMEM));
+        }
         log::write(
             Level::Info,
             format_args!(
@@ -143,37 +186,36 @@ impl EngineHandle {
 
     /// Starts the workers and waits until each of them has begun, or one failed.
     fn start_workers(&self, config: &Config) -> Result<()> {
+        let memory = Memory::now();
         let workers = self.shared.core.workers();
-        let (report, reports) = crossbeam_channel::bounded(workers);
         for index in 0..workers {
             let shared = Arc::clone(&self.shared);
             let config = config.clone();
-            let report = report.clone();
             let name = format!("amr-{}-{index}", self.shared.id);
             let thread = os::spawn_worker(name, move || {
                 let ready = pin_worker(&config);
-                let failed = ready.is_err();
-                // The creator waits for it, so there is somebody to hear it.
-                let _ = report.send(ready);
-                drop(report);
-                if !failed {
+                shared.begun.tell(ready);
+                if ready.is_ok() {
                     WORKER_OF.set(shared.id);
                     shared.core.work(index);
                 }
             })?;
             self.shared.threads().push(thread);
+            // Each takes a little of the reserve, if it must: that is not for many.
+            if memory.ran_out() {
+                return Err(Errno(libc::ENOMEM));
+            }
         }
-        drop(report);
-        reports.iter().collect()
+        self.shared.begun.wait_for(workers)
     }
 
     /// Takes no more requests and joins the workers.
     fn stop(&self) {
         self.shared.core.close();
         for thread in self.shared.take_threads() {
-            // A worker does not end by a panic: the engine catches them.
-            let _ = thread.join();
+            thread.join();
         }
+        lifecycle::forget(&self.shared);
     }
 }
 

@@ -74,9 +74,17 @@ pub fn adopt(engine: &Arc<Shared>) -> Result<()> {
     install_handlers()?;
     let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
     let engines = engines.as_mut().ok_or(Errno::ESHUTDOWN)?;
-    engines.retain(|engine| engine.strong_count() > 0);
+    engines.try_reserve(1)?;
     engines.push(Arc::downgrade(engine));
     Ok(())
+}
+
+/// The engine has stopped by itself.
+pub fn forget(engine: &Arc<Shared>) {
+    let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(engines) = engines.as_mut() {
+        engines.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(engine)));
+    }
 }
 
 /// Has the library hear of exit and `fork()`.

@@ -96,12 +96,15 @@ impl<H: Host> Engine<H> {
         spins: bool,
         host: H,
     ) -> Result<Self, TryReserveError> {
+        let mut records = Vec::new();
+        records.try_reserve_exact(workers)?;
+        records.extend((0..workers).map(|_| CachePadded::default()));
         Ok(Self {
             queue: Ring::new(queue_depth)?,
             phase: CachePadded::new(AtomicU32::new(OPEN)),
             idle: Idle::new(workers),
-            workers: (0..workers).map(|_| CachePadded::default()).collect(),
-            retries: Retries::default(),
+            workers: records.into_boxed_slice(),
+            retries: Retries::new()?,
             drain: Drain::default(),
             others: Mutex::new(Totals::default()),
             spins,

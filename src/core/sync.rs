@@ -13,7 +13,9 @@ pub use std::{
     thread,
 };
 
-use std::sync::{OnceLock, PoisonError};
+#[cfg(loom)]
+use std::sync::OnceLock;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// Locks; a panic of another holder is no reason to stop.
@@ -37,12 +39,57 @@ pub fn wait<'a, T>(
     }
 }
 
+/// Where one thread sleeps until another wakes it. (Not by `thread::park`: to know
+/// its own handle, a thread allocates memory, and ends the process if there is none.)
+#[cfg(not(loom))]
+#[derive(Default)]
+pub struct Parker {
+    state: Mutex<Parking>,
+    woken: Condvar,
+}
+
+#[cfg(not(loom))]
+#[derive(Default, PartialEq, Eq)]
+enum Parking {
+    #[default]
+    Awake,
+    Asleep,
+    /// The next sleep is over before it begins.
+    Roused,
+}
+
+#[cfg(not(loom))]
+impl Parker {
+    /// Says that the calling thread is the one that will sleep here.
+    pub fn enter(&self) {}
+
+    /// Sleeps until [`unpark`](Self::unpark), the timeout, or for no reason.
+    pub fn park(&self, timeout: Option<Duration>) {
+        let mut state = lock(&self.state);
+        if *state == Parking::Awake {
+            *state = Parking::Asleep;
+            state = wait(&self.woken, state, timeout);
+        }
+        *state = Parking::Awake;
+    }
+
+    /// Wakes the thread, or keeps it from its next sleep.
+    pub fn unpark(&self) {
+        let before = std::mem::replace(&mut *lock(&self.state), Parking::Roused);
+        if before == Parking::Asleep {
+            self.woken.notify_one();
+        }
+    }
+}
+
 /// Where one thread sleeps until another wakes it.
+#[cfg(loom)]
 #[derive(Default)]
 pub struct Parker {
     thread: OnceLock<thread::Thread>,
 }
 
+#[cfg(loom)]
 impl Parker {
     /// Says that the calling thread is the one that will sleep here.
     pub fn enter(&self) {
@@ -64,11 +111,6 @@ impl Parker {
             thread.unpark();
         }
     }
-}
-
-#[cfg(not(loom))]
-fn park_timeout(timeout: Duration) {
-    std::thread::park_timeout(timeout);
 }
 
 // loom has no clock: a sleep with a limit may end at once.

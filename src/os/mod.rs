@@ -5,6 +5,7 @@ mod clock;
 mod event;
 mod file;
 mod fork;
+mod memory;
 mod process;
 mod thread;
 
@@ -13,7 +14,8 @@ pub use clock::{calibrate_stamps, monotonic_ns, stamp_ns};
 pub use event::EventFd;
 pub use file::{FileKind, file_kind, is_on_hugetlbfs};
 pub use fork::{forks, watch_forks};
+pub use memory::{BLOCK, Memory};
 pub use process::{
     at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
 };
-pub use thread::{CpuList, pin_current_thread, spawn_worker};
+pub use thread::{CpuList, Thread, pin_current_thread, spawn_worker};
