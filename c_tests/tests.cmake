@@ -69,6 +69,7 @@ target_include_directories(test_dma_after_dereg PRIVATE "${rc_folder}")
 # Many threads, and the workers' sleep.
 amr_c_test(threads TIMEOUT 120)
 amr_c_test(poll_threads TIMEOUT 120)
+amr_c_test(random_use TIMEOUT 120)
 amr_c_test(concurrency)
 amr_c_test(chain NOT_UNDER thread)
 amr_c_test(slow_device)
