@@ -92,6 +92,8 @@ amr_c_test(thread_cancel)
 amr_c_test(fork_in_callback NOT_UNDER thread)
 amr_c_test(fork_child PLACES sim softroce NOT_UNDER address thread)
 amr_c_test(fork_busy NOT_UNDER thread)
+amr_c_test(fork_exec NOT_UNDER address thread)
+amr_c_test(globals TIMEOUT 120 NOT_UNDER address valgrind)
 # Other allocators (F37), and the libibverbs of an old rdma-core (F23).
 foreach(allocator IN ITEMS jemalloc tcmalloc_minimal)
     amr_preload_test(${allocator} one_call)
@@ -109,3 +111,13 @@ target_include_directories(test_dlopen PRIVATE "${PROJECT_SOURCE_DIR}/include")
 target_link_libraries(test_dlopen PRIVATE IBVerbs::verbs amr_test_options)
 add_dependencies(test_dlopen amr)
 amr_device_test(dlopen TARGET test_dlopen ARGS $<TARGET_SONAME_FILE_NAME:amr> NOT_UNDER thread)
+
+# Nor is this one linked with libibverbs.
+add_executable(test_dlopen_orders dlopen_orders.c)
+set_target_properties(test_dlopen_orders PROPERTIES OUTPUT_NAME dlopen_orders)
+target_include_directories(test_dlopen_orders PRIVATE "${PROJECT_SOURCE_DIR}/include"
+    $<TARGET_PROPERTY:IBVerbs::verbs,INTERFACE_INCLUDE_DIRECTORIES>)
+target_link_libraries(test_dlopen_orders PRIVATE amr_test_options)
+add_dependencies(test_dlopen_orders amr amr_sim)
+amr_device_test(dlopen_orders TARGET test_dlopen_orders
+    ARGS $<TARGET_SONAME_FILE_NAME:amr> NOT_UNDER address thread valgrind)
