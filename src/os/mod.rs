@@ -5,8 +5,8 @@ mod clock;
 mod event;
 mod file;
 mod fork;
-mod memory;
 mod process;
+mod reserve;
 mod thread;
 
 pub use cancel::Uncancelled;
@@ -14,8 +14,8 @@ pub use clock::{calibrate_stamps, monotonic_ns, stamp_ns};
 pub use event::EventFd;
 pub use file::{FileKind, file_kind, is_on_hugetlbfs};
 pub use fork::{forks, watch_forks};
-pub use memory::{BLOCK, Memory};
 pub use process::{
     at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
 };
+pub use reserve::{BLOCK, Memory};
 pub use thread::{CpuList, Thread, pin_current_thread, spawn_worker};
