@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Destroying a completion queue: unread regions do not leak, requests in flight keep it alive, and
- * nothing waits. F64.
+ * nothing waits. F29 F64.
  */
 #include "device.h"
 #include "process.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Engines come and go, and leave no thread and no descriptor behind. */
+/* Engines come and go, and leave no thread and no descriptor behind. F29. */
 #include "device.h"
 #include "process.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the library finds out about a failure. (memlock.c and map_count.c are about two more.) */
+/* What the library finds out about a failure. (memlock.c and map_count.c are about two more.) F8
+ * F22. */
 #include "device.h"
 
 static struct device device;
@@ -50,6 +51,10 @@ int main(void) {
     expect("fail_nth=1:ENOMEM", AMR_DIAG_MAX_MR, (uint64_t)attr.max_mr);
     expect("fail_nth=1:EINVAL", AMR_DIAG_NONE, 0);
     expect("fail_nth=1:EIO", AMR_DIAG_NONE, 0);
+    expect("fail_nth=1:ENODEV", AMR_DIAG_NONE, 0);
+    expect("gone=1", AMR_DIAG_DEVICE_GONE, 0);
+    expect("fail_nth=1:EACCES", AMR_DIAG_PERMISSION, 0);
+    expect("fail_nth=1:EPERM", AMR_DIAG_PERMISSION, 0);
     expect("fail_nth=1:0", AMR_DIAG_NONE, 0);
     expect("max_mr_size=4k", AMR_DIAG_MAX_MR_SIZE, PAGE);
     expect("max_mr_size=4k,fail_nth=1:ENOMEM", AMR_DIAG_MAX_MR_SIZE, PAGE);

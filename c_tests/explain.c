@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Texts for people: there is one for everything, and it names the limit and its remedy. */
+/* Texts for people: there is one for everything, and it names the limit and its remedy. F22. */
 #include "device.h"
 
 #include <sys/resource.h>
@@ -12,7 +12,13 @@ static const uint32_t diags[] = {
     AMR_DIAG_MAX_MAP_COUNT,
     AMR_DIAG_RANGE,
     AMR_DIAG_UNSUPPORTED,
-    7,
+    AMR_DIAG_HOLE,
+    AMR_DIAG_PROTECTION,
+    AMR_DIAG_UNPINNABLE,
+    AMR_DIAG_HUGEPAGE,
+    AMR_DIAG_PERMISSION,
+    AMR_DIAG_DEVICE_GONE,
+    13,
     UINT32_MAX,
 };
 
@@ -111,6 +117,21 @@ static void causes(void) {
     wc.diag = AMR_DIAG_RANGE;
     /* F22: memory of a GPU looks like this. */
     EXPECT_WORDS(&wc, "registration", "4242", "mapped", "dma-buf");
+    wc.diag = AMR_DIAG_HOLE;
+    EXPECT_WORDS(&wc, "registration", "0x1092", "mapped", "dma-buf");
+    wc.diag = AMR_DIAG_PROTECTION;
+    EXPECT_WORDS(&wc, "registration", "0x1092", "writing", "mprotect");
+    wc.diag = AMR_DIAG_UNPINNABLE;
+    EXPECT_WORDS(&wc, "registration", "0x1092", "device", "file", "dma-buf");
+    wc.status = EINVAL;
+    wc.diag = AMR_DIAG_HUGEPAGE;
+    EXPECT_WORDS(&wc, "registration", "4242", "huge page", "fork", "RDMAV_HUGEPAGES_SAFE");
+    wc.status = EACCES;
+    wc.diag = AMR_DIAG_PERMISSION;
+    EXPECT_WORDS(&wc, "registration", "permission", "/dev/infiniband");
+    wc.status = EIO;
+    wc.diag = AMR_DIAG_DEVICE_GONE;
+    EXPECT_WORDS(&wc, "registration", "device", "open it again");
     wc.status = EOPNOTSUPP;
     wc.diag = AMR_DIAG_UNSUPPORTED;
     EXPECT_WORDS(&wc, "registration", "0x1092", "support");

@@ -16,14 +16,15 @@ static struct amr_wc try_reg(void *addr, size_t length, unsigned access) {
     return read_wc(cq);
 }
 
-static void expect_fault(void *addr, size_t length, unsigned access) {
+static void expect_fault(void *addr, size_t length, unsigned access, uint32_t diag, void *where) {
     long pinned = status_field("VmPin");
     struct amr_wc wc = try_reg(addr, length, access);
 
     CHECK_EQ(wc.status, EFAULT);
     CHECK(wc.mr == NULL);
-    CHECK_EQ(wc.diag, AMR_DIAG_RANGE);
-    CHECK_EQ(wc.diag_arg, length);
+    /* Which page it is. */
+    CHECK_EQ(wc.diag, diag);
+    CHECK_EQ(wc.diag_arg, (uintptr_t)where);
     CHECK_EQ(status_field("VmPin"), pinned);
 }
 
@@ -42,12 +43,12 @@ static void protected_page(void) {
     char *pages = map_pages(mib + PAGE);
 
     CHECK_EQ(mprotect(pages + mib, PAGE, PROT_NONE), 0);
-    expect_fault(pages, mib + PAGE, ACCESS);
-    expect_fault(pages + mib, PAGE, ACCESS);
-    expect_fault(pages + mib - 8, 16, ACCESS);
+    expect_fault(pages, mib + PAGE, ACCESS, AMR_DIAG_PROTECTION, pages + mib);
+    expect_fault(pages + mib, PAGE, ACCESS, AMR_DIAG_PROTECTION, pages + mib);
+    expect_fault(pages + mib - 8, 16, ACCESS, AMR_DIAG_PROTECTION, pages + mib);
     expect_success(pages, mib, ACCESS);
     CHECK_EQ(munmap(pages + PAGE, PAGE), 0);
-    expect_fault(pages, mib, ACCESS);
+    expect_fault(pages, mib, ACCESS, AMR_DIAG_HOLE, pages + PAGE);
     expect_success(pages, PAGE, ACCESS);
     expect_success(pages + 2 * PAGE, mib - 2 * PAGE, ACCESS);
     CHECK_EQ(munmap(pages, mib + PAGE), 0);
@@ -61,7 +62,7 @@ static void read_only(void) {
     CHECK_EQ(mprotect(pages, 8 * PAGE, PROT_READ), 0);
     expect_success(pages, 8 * PAGE, 0);
     expect_success(pages, 8 * PAGE, IBV_ACCESS_REMOTE_READ);
-    expect_fault(pages, 8 * PAGE, IBV_ACCESS_LOCAL_WRITE);
+    expect_fault(pages, 8 * PAGE, IBV_ACCESS_LOCAL_WRITE, AMR_DIAG_PROTECTION, pages);
     CHECK_EQ(munmap(pages, 8 * PAGE), 0);
 }
 
@@ -69,7 +70,7 @@ static void unmapped_early(void) {
     char *pages = map_pages(mib);
 
     CHECK_EQ(munmap(pages, mib), 0);
-    expect_fault(pages, mib, ACCESS);
+    expect_fault(pages, mib, ACCESS, AMR_DIAG_HOLE, pages);
     if (!sim_present())
         return;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Structures of arrays keep their size for good, and no structure has a hole. */
+/* Structures of arrays keep their size for good, and no structure has a hole. F75. */
 #include "check.h"
 
 #include <amr/amr.h>

@@ -2,7 +2,7 @@
 /*
  * An unprivileged process under a limit on locked memory: what does not fit fails with the true
  * error and an explanation that names the limit, what fits works, and so does all once the limit
- * is raised. F1 F3.
+ * is raised. F1 F3 F5.
  */
 #include "device.h"
 #include "process.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The end of the process with work queued and running: it ends, with the status that was meant,
- * and no verbs call begins after exit has begun. Runs itself once for each way to end.
+ * and no verbs call begins after exit has begun. F49. Runs itself once for each way to end.
  */
 #include "device.h"
 #include "process.h"

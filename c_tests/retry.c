@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Transient errors are tried again, a bounded number of times, and the worker serves others
- * meanwhile.
+ * meanwhile. F6.
  */
 #include "device.h"
 

@@ -7,7 +7,8 @@
 
 #include <poll.h>
 
-enum { ROUNDS = 20000 };
+/* Of each kind; the argument is another number, for a longer run. */
+static int rounds = 20000;
 
 static uint32_t random_state = 1;
 
@@ -32,7 +33,7 @@ static void by_fd(struct ibv_pd *pd, void *buffer, uint32_t workers) {
     struct amr_cq *cq = new_cq(engine, 1);
     struct pollfd pollfd = {.fd = amr_cq_fd(cq), .events = POLLIN};
 
-    for (uint64_t id = 0; id < ROUNDS; id++) {
+    for (uint64_t id = 0; id < (uint64_t)rounds; id++) {
         struct amr_wc wc;
 
         post_reg(cq, id, pd, buffer, PAGE);
@@ -50,7 +51,7 @@ static void by_fd(struct ibv_pd *pd, void *buffer, uint32_t workers) {
 static void by_waiting(struct ibv_pd *pd, void *buffer) {
     struct amr_cq *cq = new_cq(NULL, 1);
 
-    for (uint64_t id = 0; id < ROUNDS; id++) {
+    for (uint64_t id = 0; id < (uint64_t)rounds; id++) {
         CHECK_EQ(ibv_dereg_mr(reg(cq, pd, buffer, PAGE)), 0);
         pause_a_little();
     }
@@ -61,7 +62,7 @@ static void by_callback(struct ibv_pd *pd, void *buffer) {
     struct outcome outcome;
 
     outcome_init(&outcome);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < rounds; i++) {
         CHECK_EQ(amr_register_async(pd, buffer, PAGE, ACCESS, outcome_callback, &outcome), 0);
         outcome_wait(&outcome);
         CHECK_EQ(outcome.status, 0);
@@ -69,7 +70,7 @@ static void by_callback(struct ibv_pd *pd, void *buffer) {
         pause_a_little();
     }
     CHECK_EQ(amr_drain(NULL, NULL, -1), 0);
-    CHECK_EQ(outcome.calls, ROUNDS);
+    CHECK_EQ(outcome.calls, rounds);
 }
 
 /* A drain that begins while the last request ends. */
@@ -77,7 +78,7 @@ static void by_draining(struct ibv_pd *pd, void *buffer) {
     struct amr_cq *cq = new_cq(NULL, 1);
     struct amr_wc wc;
 
-    for (uint64_t id = 0; id < ROUNDS; id++) {
+    for (uint64_t id = 0; id < (uint64_t)rounds; id++) {
         post_reg(cq, id, pd, buffer, PAGE);
         if (id % 2 == 0)
             pause_a_little();
@@ -88,10 +89,12 @@ static void by_draining(struct ibv_pd *pd, void *buffer) {
     CHECK_EQ(amr_destroy_cq(cq), 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct device device = open_sim();
     void *buffer = map_pages(PAGE);
 
+    if (argc > 1)
+        rounds = atoi(argv[1]);
     CHECK_EQ(sim_configure("pins=0"), 0);
     by_fd(device.pd, buffer, 1);
     by_fd(device.pd, buffer, 2);

@@ -10,7 +10,7 @@ use crate::ffi::guard::Room;
 use crate::ffi::post::amr_wr;
 use crate::host::{self, EngineHandle, Shared, pointer};
 use crate::log::{self, Level};
-use crate::os::EventFd;
+use crate::os::{EventFd, Memory};
 use crate::verbs::ibv_mr;
 use crate::{intake, lifecycle, os, verbs};
 use libc::c_int;
@@ -37,9 +37,14 @@ impl CqHandle {
         if engine.core.is_halted() {
             return Err(Errno::ESHUTDOWN);
         }
+        let memory = Memory::now();
         let completions = Completions::new(capacity, EventFd::new()?)?;
-        engine.queues.fetch_add(1, Ordering::AcqRel);
-        Ok(Box::into_raw(Box::new(Self { completions, engine })))
+        let queue = Box::new(Self { completions, engine });
+        if memory.ran_out() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        queue.engine.queues.fetch_add(1, Ordering::AcqRel);
+        Ok(Box::into_raw(queue))
     }
 
     /// The queue of a handle.
@@ -175,7 +180,8 @@ impl CqHandle {
         let mut refused = Ok(());
         for wr in chunk {
             // SAFETY: the caller vouches for the operands.
-            match unsafe { intake::work_request(wr) } {
+            let request = unsafe { intake::work_request(wr) };
+            match request.and_then(|request| self.engine.core.host().enter(request)) {
                 Ok(request) => {
                     let request = self.engine.receive(self.address(request, wr.wr_id), submitted);
                     batch[valid] = request.encode();
@@ -208,6 +214,9 @@ impl CqHandle {
         let submitted = self.engine.core.submit(&batch[..places]);
         let accepted = *submitted.as_ref().unwrap_or(&0);
         self.completions.release(places - accepted);
+        for refused in &batch[accepted..] {
+            self.engine.core.host().leave(&Request::decode(refused));
+        }
         *taken += accepted;
         match submitted {
             Err(Closed) => Err(Errno::ESHUTDOWN),

@@ -3,28 +3,41 @@
 use crate::core::request::{Outcome, Request};
 use crate::errno::Errno;
 use crate::ffi::cq::{
-    AMR_DIAG_MAX_MAP_COUNT, AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK, AMR_DIAG_NONE,
-    AMR_DIAG_RANGE, AMR_DIAG_UNSUPPORTED,
+    AMR_DIAG_DEVICE_GONE, AMR_DIAG_HOLE, AMR_DIAG_HUGEPAGE, AMR_DIAG_MAX_MAP_COUNT,
+    AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK, AMR_DIAG_NONE, AMR_DIAG_PERMISSION,
+    AMR_DIAG_PROTECTION, AMR_DIAG_RANGE, AMR_DIAG_UNPINNABLE, AMR_DIAG_UNSUPPORTED,
 };
 use crate::host::pointer;
-use crate::verbs::{self, DeviceLimits, ibv_pd};
+use crate::mappings::{self, Obstacle};
+use crate::verbs::{self, DeviceLimits, access, ibv_pd};
 use crate::{limits, os};
+
+/// A diagnosis and the number that belongs to it.
+type Cause = (u32, u64);
 
 /// The outcome of a registration that failed with `error`.
 pub fn registration(request: &Request, error: Errno) -> Outcome {
-    let (diag, diag_arg) = cause(request, error);
+    let (diag, diag_arg) = cause(request, error).unwrap_or((AMR_DIAG_NONE, 0));
     Outcome { diag, diag_arg, ..Outcome::failed(error.0) }
 }
 
-fn cause(request: &Request, Errno(errno): Errno) -> (u32, u64) {
+fn cause(request: &Request, Errno(errno): Errno) -> Option<Cause> {
     match errno {
-        libc::EPERM if exceeds_memlock(request) => (AMR_DIAG_MEMLOCK, request.length),
-        libc::ENOMEM if exceeds_memlock(request) => (AMR_DIAG_MEMLOCK, request.length),
-        libc::ENOMEM => resource_limit(request),
-        libc::EFAULT => (AMR_DIAG_RANGE, request.length),
-        libc::EINVAL => too_long(request),
-        libc::EOPNOTSUPP => (AMR_DIAG_UNSUPPORTED, u64::from(request.access)),
-        _ => (AMR_DIAG_NONE, 0),
+        libc::EPERM | libc::ENOMEM if exceeds_memlock(request) => {
+            Some((AMR_DIAG_MEMLOCK, request.length))
+        }
+        libc::EPERM | libc::EACCES => Some((AMR_DIAG_PERMISSION, 0)),
+        libc::ENOMEM => too_many_mappings()
+            // libibverbs' fork support says so of a hole (madvise(2)).
+            .or_else(|| obstacle(request))
+            .or_else(|| device_limit(request, true)),
+        libc::EFAULT => obstacle(request).or(Some((AMR_DIAG_RANGE, request.length))),
+        libc::EINVAL => device_limit(request, false).or_else(|| part_of_huge_page(request)),
+        libc::EOPNOTSUPP => Some((AMR_DIAG_UNSUPPORTED, u64::from(request.access))),
+        libc::EIO | libc::ENODEV | libc::ENXIO => {
+            device_limits(request).is_none().then_some((AMR_DIAG_DEVICE_GONE, 0))
+        }
+        _ => None,
     }
 }
 
@@ -34,34 +47,42 @@ fn exceeds_memlock(request: &Request) -> bool {
     let (soft, _) = os::memlock_limits();
     let page = os::page_size();
     let first = request.address / page;
-    let end = request.address.saturating_add(request.length).div_ceil(page);
+    let end = end(request).div_ceil(page);
     let wanted = (end - first).saturating_mul(page);
     let pinned = limits::status_bytes("VmPin:");
     !limits::may_lock_without_limit() && pinned.saturating_add(wanted) > soft
 }
 
-fn resource_limit(request: &Request) -> (u32, u64) {
+fn too_many_mappings() -> Option<Cause> {
     let max_map_count = limits::max_map_count();
     // Each registration may split one mapping into three.
-    if limits::map_count() + 2 > max_map_count {
-        return (AMR_DIAG_MAX_MAP_COUNT, max_map_count);
-    }
-    match device_limits(request) {
-        Some(device) if request.length > device.max_mr_size => {
-            (AMR_DIAG_MAX_MR_SIZE, device.max_mr_size)
-        }
-        Some(device) => (AMR_DIAG_MAX_MR, device.max_mr),
-        None => (AMR_DIAG_NONE, 0),
-    }
+    (limits::map_count() + 2 > max_map_count).then_some((AMR_DIAG_MAX_MAP_COUNT, max_map_count))
 }
 
-fn too_long(request: &Request) -> (u32, u64) {
-    match device_limits(request) {
-        Some(device) if request.length > device.max_mr_size => {
-            (AMR_DIAG_MAX_MR_SIZE, device.max_mr_size)
-        }
-        _ => (AMR_DIAG_NONE, 0),
+/// What the device has too little of; nothing else explains why it `lacks` something.
+fn device_limit(request: &Request, lacks: bool) -> Option<Cause> {
+    let device = device_limits(request)?;
+    if request.length > device.max_mr_size {
+        return Some((AMR_DIAG_MAX_MR_SIZE, device.max_mr_size));
     }
+    lacks.then_some((AMR_DIAG_MAX_MR, device.max_mr))
+}
+
+fn obstacle(request: &Request) -> Option<Cause> {
+    let writes = request.access & access::WRITES != 0;
+    mappings::obstacle(request.address, end(request), writes).map(|found| match found {
+        Obstacle::Hole(address) => (AMR_DIAG_HOLE, address),
+        Obstacle::Protection(address) => (AMR_DIAG_PROTECTION, address),
+        Obstacle::Unpinnable(address) => (AMR_DIAG_UNPINNABLE, address),
+    })
+}
+
+fn part_of_huge_page(request: &Request) -> Option<Cause> {
+    mappings::part_of_huge_page(request.address, end(request)).map(|size| (AMR_DIAG_HUGEPAGE, size))
+}
+
+fn end(request: &Request) -> u64 {
+    request.address.saturating_add(request.length)
 }
 
 fn device_limits(request: &Request) -> Option<DeviceLimits> {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::slots::OutOfMemory;
+use std::collections::TryReserveError;
 use std::fmt;
 use std::io;
 
@@ -46,6 +47,12 @@ impl From<io::Error> for Errno {
 
 impl From<OutOfMemory> for Errno {
     fn from(_: OutOfMemory) -> Self {
+        Self(libc::ENOMEM)
+    }
+}
+
+impl From<TryReserveError> for Errno {
+    fn from(_: TryReserveError) -> Self {
         Self(libc::ENOMEM)
     }
 }

@@ -1,8 +1,9 @@
 //! Texts for people: statuses and completions.
 
 use crate::ffi::cq::{
-    AMR_DIAG_MAX_MAP_COUNT, AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK, AMR_DIAG_NONE,
-    AMR_DIAG_RANGE, AMR_DIAG_UNSUPPORTED, amr_wc,
+    AMR_DIAG_DEVICE_GONE, AMR_DIAG_HOLE, AMR_DIAG_HUGEPAGE, AMR_DIAG_MAX_MAP_COUNT,
+    AMR_DIAG_MAX_MR, AMR_DIAG_MAX_MR_SIZE, AMR_DIAG_MEMLOCK, AMR_DIAG_NONE, AMR_DIAG_PERMISSION,
+    AMR_DIAG_PROTECTION, AMR_DIAG_RANGE, AMR_DIAG_UNPINNABLE, AMR_DIAG_UNSUPPORTED, amr_wc,
 };
 use crate::ffi::post::AMR_OP_DEREG_MR;
 use crate::{limits, os};
@@ -32,7 +33,7 @@ pub fn status_text(status: i32) -> &'static CStr {
         libc::EOPNOTSUPP => c"not supported by the device or its driver",
         libc::ESHUTDOWN => c"shut down",
         libc::ETIMEDOUT => c"timed out",
-        libc::EALREADY => c"running already",
+        libc::EALREADY => c"under way already",
         libc::ECANCELED => c"cancelled",
         _ => c"unknown error",
     }
@@ -73,10 +74,38 @@ fn cause(wc: &amr_wc) -> Option<String> {
             wc.diag_arg
         )),
         (AMR_DIAG_RANGE, _) => Some(format!(
-            "some of the {} bytes are not mapped, or are read-only and local write access was asked \
-             for, or cannot be pinned. Check the range and how it is mapped; memory of a GPU needs a \
-             dma-buf registration.",
+            "the {} bytes are mapped, and yet the kernel cannot pin them all. Check how they are mapped; \
+             memory of a GPU needs a dma-buf registration.",
             wc.diag_arg
+        )),
+        (AMR_DIAG_HOLE, _) => Some(format!(
+            "nothing is mapped at {:#x}, which is in the range. Keep the buffer mapped until the \
+             completion, and check its length; memory of a GPU needs a dma-buf registration.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_PROTECTION, _) => Some(format!(
+            "the page at {:#x} is not mapped for reading, or not for writing and the access includes \
+             that. Change it with mprotect, or leave out access bits for writing.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_UNPINNABLE, _) => Some(format!(
+            "at {:#x} there is memory of a device, or of a file that the kernel lets no device write \
+             to. Use anonymous memory, tmpfs or hugetlbfs; memory of a GPU needs a dma-buf \
+             registration.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_HUGEPAGE, _) => Some(format!(
+            "the range has a part of a huge page of {} bytes, which the fork support of libibverbs \
+             cannot split. Register whole huge pages, or set RDMAV_HUGEPAGES_SAFE=1.",
+            wc.diag_arg
+        )),
+        (AMR_DIAG_PERMISSION, status) => Some(format!(
+            "there is no permission (errno {status}). Check who may open the device in \
+             /dev/infiniband, and the capabilities of the process."
+        )),
+        (AMR_DIAG_DEVICE_GONE, status) => Some(format!(
+            "the device does not answer any more (errno {status}): it was removed or reset. Close it \
+             and open it again."
         )),
         (AMR_DIAG_UNSUPPORTED, _) => Some(format!(
             "the device or its driver does not support access {:#x} for this memory. Leave out \

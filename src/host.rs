@@ -4,10 +4,12 @@ use crate::config::{self, Config};
 use crate::core::engine::{Engine, Host};
 use crate::core::request::{Completion, Delivery, Hints, Operation, Outcome, Request};
 use crate::core::ring::Closed;
+use crate::core::underway::{Place, Refused, Underway};
 use crate::cq::CqHandle;
 use crate::errno::{Errno, Result};
 use crate::ffi::info::amr_stats;
 use crate::log::{self, Level};
+use crate::os::{Memory, Thread};
 use crate::populate::{self, Plan};
 use crate::verbs::{self, ibv_mr, ibv_pd};
 use crate::{default_engine, diagnose, lifecycle, os};
@@ -15,8 +17,7 @@ use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What the workers of an engine and its completion queues share.
@@ -33,7 +34,8 @@ pub struct Shared {
     given: Hints,
     /// Tells engines apart, for good.
     id: u64,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    begun: Begun,
+    threads: Mutex<Vec<Thread>>,
 }
 
 impl Shared {
@@ -57,12 +59,42 @@ impl Shared {
     }
 
     /// The workers that nobody has joined; they are the caller's now.
-    pub fn take_threads(&self) -> Vec<JoinHandle<()>> {
+    pub fn take_threads(&self) -> Vec<Thread> {
         std::mem::take(&mut *self.threads())
     }
 
-    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+    fn threads(&self) -> MutexGuard<'_, Vec<Thread>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// It is made without a way to fail: see os::Memory.
+const _: () = assert!(size_of::<Shared>() + 2 * size_of::<usize>() <= os::BLOCK);
+
+/// How many workers have begun, and what went wrong with one of them.
+#[derive(Default)]
+struct Begun {
+    state: Mutex<(usize, Option<Errno>)>,
+    changed: Condvar,
+}
+
+impl Begun {
+    /// A worker is ready or has failed.
+    fn tell(&self, ready: Result<()>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 += 1;
+        state.1 = state.1.or(ready.err());
+        self.changed.notify_one();
+    }
+
+    /// Waits for so many.
+    fn wait_for(&self, workers: usize) -> Result<()> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self
+            .changed
+            .wait_while(state, |(begun, _)| *begun < workers)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.1.map_or(Ok(()), Err)
     }
 }
 
@@ -79,7 +111,13 @@ pub struct EngineHandle {
 impl EngineHandle {
     /// Makes an engine for a C caller.
     pub fn create(config: &Config) -> Result<*mut Self> {
-        Self::start(config).map(|engine| Box::into_raw(Box::new(engine)))
+        let memory = Memory::now();
+        let engine = Box::new(Self::start(config)?);
+        if memory.ran_out() {
+            engine.stop();
+            return Err(Errno(libc::ENOMEM));
+        }
+        Ok(Box::into_raw(engine))
     }
 
     /// Makes an engine and starts its workers.
@@ -87,21 +125,28 @@ impl EngineHandle {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         os::calibrate_stamps();
         os::learn_nodes();
+        let memory = Memory::now();
         let workers = config.workers as usize;
         let spins = os::cpus_at_load() > 1;
         let generation = lifecycle::generation();
+        let world = Verbs::new(config.queue_depth as usize)?;
         let shared = Arc::new(Shared {
-            core: Engine::new(workers, config.queue_depth as usize, spins, Verbs { generation })?,
+            core: Engine::new(workers, config.queue_depth as usize, spins, world)?,
             queues: AtomicU32::new(0),
             generation,
             withheld: if config.prefault { Hints::NONE } else { Hints::POPULATE },
             given: if config.huge_pages { Hints::HUGE } else { Hints::NONE },
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            begun: Begun::default(),
             threads: Mutex::new(Vec::with_capacity(workers)),
         });
         lifecycle::adopt(&shared)?;
         let engine = Self { shared };
         engine.start_workers(config).inspect_err(|_| engine.stop())?;
+        if memory.ran_out() {
+            engine.stop();
+            return Err(Errno(libc::ENOMEM));
+        }
         log::write(
             Level::Info,
             format_args!(
@@ -164,37 +209,36 @@ impl EngineHandle {
 
     /// Starts the workers and waits until each of them has begun, or one failed.
     fn start_workers(&self, config: &Config) -> Result<()> {
+        let memory = Memory::now();
         let workers = self.shared.core.workers();
-        let (report, reports) = crossbeam_channel::bounded(workers);
         for index in 0..workers {
             let shared = Arc::clone(&self.shared);
             let config = config.clone();
-            let report = report.clone();
             let name = format!("amr-{}-{index}", self.shared.id);
             let thread = os::spawn_worker(name, move || {
                 let ready = pin_worker(&config);
-                let failed = ready.is_err();
-                // The creator waits for it, so there is somebody to hear it.
-                let _ = report.send(ready);
-                drop(report);
-                if !failed {
+                shared.begun.tell(ready);
+                if ready.is_ok() {
                     WORKER_OF.set(shared.id);
                     shared.core.work(index);
                 }
             })?;
             self.shared.threads().push(thread);
+            // Each takes a little of the reserve, if it must: that is not for many.
+            if memory.ran_out() {
+                return Err(Errno(libc::ENOMEM));
+            }
         }
-        drop(report);
-        reports.iter().collect()
+        self.shared.begun.wait_for(workers)
     }
 
     /// Takes no more requests and joins the workers.
     fn stop(&self) {
         self.shared.core.close();
         for thread in self.shared.take_threads() {
-            // A worker does not end by a panic: the engine catches them.
-            let _ = thread.join();
+            thread.join();
         }
+        lifecycle::forget(&self.shared);
     }
 }
 
@@ -261,12 +305,16 @@ impl Callback {
 
 /// Submits a request whose completion is a callback.
 pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
+    let core = &engine.shared.core;
+    let request = core.host().enter(request)?;
     let request = engine.shared.receive(callback.address(request), os::stamp_ns());
-    match engine.shared.core.submit(&[request.encode()]) {
-        Ok(0) => Err(Errno::EAGAIN),
-        Ok(_) => Ok(()),
-        Err(Closed) => Err(Errno::ESHUTDOWN),
-    }
+    let refused = match core.submit(&[request.encode()]) {
+        Ok(0) => Errno::EAGAIN,
+        Ok(_) => return Ok(()),
+        Err(Closed) => Errno::ESHUTDOWN,
+    };
+    core.host().leave(&request);
+    Err(refused)
 }
 
 /// Waits until nothing is queued or running on `pd`, or on any if it is NULL.
@@ -320,6 +368,46 @@ pub fn stats(engine: &EngineHandle) -> amr_stats {
 /// The world of an engine: the clock, verbs, and the owners of requests.
 pub struct Verbs {
     generation: u64,
+    /// What no second deregistration may be posted for.
+    underway: &'static Underway,
+    /// How much room was made in that for this engine.
+    room: usize,
+}
+
+impl Verbs {
+    fn new(queue_depth: usize) -> Result<Self> {
+        let process = lifecycle::process();
+        let underway = process.underway.get_or_init(Box::default);
+        underway.promise(queue_depth)?;
+        Ok(Self { generation: lifecycle::generation(), underway, room: queue_depth })
+    }
+
+    /// Before a request is submitted: its region is one that nobody else has
+    /// given away.
+    pub fn enter(&self, request: Request) -> Result<Request> {
+        if request.operation == Operation::Register {
+            return Ok(request);
+        }
+        let place = self.underway.enter(request.iova).map_err(|refused| match refused {
+            Refused::Known => Errno::EALREADY,
+            Refused::Full => Errno::EAGAIN,
+        })?;
+        Ok(Request { iova: place.encode(), ..request })
+    }
+
+    /// A request was not submitted after all, or is over: its region, if there
+    /// still is one, can be given away.
+    pub fn leave(&self, request: &Request) {
+        if request.operation == Operation::Deregister {
+            self.underway.leave(Place::decode(request.iova));
+        }
+    }
+}
+
+impl Drop for Verbs {
+    fn drop(&mut self) {
+        self.underway.withdraw_promise(self.room);
+    }
 }
 
 impl Host for Verbs {
@@ -356,6 +444,8 @@ impl Host for Verbs {
     }
 
     fn deliver(&self, request: &Request, completion: &Completion) {
+        // First, since whoever hears of it may post the region again.
+        self.leave(request);
         match request.delivery {
             Delivery::Callback => Callback::of(request).call(&completion.outcome),
             Delivery::Queue => {

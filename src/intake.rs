@@ -45,15 +45,29 @@ pub fn register(
 /// # Safety
 /// `mr` is NULL or a live region.
 pub unsafe fn deregister(mr: *mut ibv_mr, flags: u32) -> Result<Request> {
-    // SAFETY: the caller gives NULL or a live region.
+    if !mr.is_aligned() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: aligned; the caller gives NULL or a live region.
     let region = unsafe { mr.as_ref() }.ok_or(Errno::EINVAL)?;
     Ok(Request {
         pd: region.pd.expose_provenance() as u64,
         address: mr.expose_provenance() as u64,
         length: region.length as u64,
         hints: urgency(flags) | size(region.length as u64),
+        iova: identity(region),
         ..blank(Operation::Deregister)
     })
+}
+
+/// A word that tells a region from all others. Its address alone would not do: the
+/// allocator may give that to a new region before a worker has had the time to say
+/// that the old one is gone, but drivers do not give it the old key as well. (Bits
+/// of an address beyond the 48th, where there are any, give way to the key.)
+fn identity(region: &ibv_mr) -> u64 {
+    let address = std::ptr::from_ref(region).expose_provenance() as u64;
+    let key = u64::from(region.lkey ^ region.lkey >> 16);
+    address & ((1 << 48) - 1) | key << 48
 }
 
 /// What a work request asks for.

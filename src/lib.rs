@@ -17,6 +17,7 @@ mod intake;
 mod lifecycle;
 mod limits;
 mod log;
+mod mappings;
 mod os;
 mod populate;
 mod slots;

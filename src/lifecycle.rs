@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::core::underway::Underway;
 use crate::errno::{Errno, Result};
 use crate::host::{EngineHandle, Shared};
 use crate::os;
@@ -27,6 +28,8 @@ static EXIT_HANDLED: AtomicBool = AtomicBool::new(false);
 pub struct Process {
     /// The default engine.
     pub default_engine: OnceCell<EngineHandle>,
+    /// The regions whose deregistration is under way, on whichever engine.
+    pub underway: OnceBox<Underway>,
     /// All engines, to be stopped at exit; `None`: the process is exiting.
     engines: Mutex<Option<Vec<Weak<Shared>>>>,
     /// The engines that were stopped at exit. A worker may still use them.
@@ -39,6 +42,7 @@ impl Process {
     const fn new() -> Self {
         Self {
             default_engine: OnceCell::new(),
+            underway: OnceBox::new(),
             engines: Mutex::new(Some(Vec::new())),
             stopped: OnceBox::new(),
             child: OnceBox::new(),
@@ -70,9 +74,17 @@ pub fn adopt(engine: &Arc<Shared>) -> Result<()> {
     install_handlers()?;
     let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
     let engines = engines.as_mut().ok_or(Errno::ESHUTDOWN)?;
-    engines.retain(|engine| engine.strong_count() > 0);
+    engines.try_reserve(1)?;
     engines.push(Arc::downgrade(engine));
     Ok(())
+}
+
+/// The engine has stopped by itself.
+pub fn forget(engine: &Arc<Shared>) {
+    let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(engines) = engines.as_mut() {
+        engines.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(engine)));
+    }
 }
 
 /// Has the library hear of exit and `fork()`.

@@ -2,6 +2,7 @@
 //! system gave it so: it takes no room before it is used.
 
 use crate::core::sync::atomic::AtomicU64;
+use std::collections::TryReserveError;
 
 /// One slot; all zero at first.
 #[repr(C)]
@@ -15,6 +16,12 @@ pub struct Slot<const W: usize> {
 /// There is no memory left.
 #[derive(Debug)]
 pub struct OutOfMemory;
+
+impl From<TryReserveError> for OutOfMemory {
+    fn from(_: TryReserveError) -> Self {
+        Self
+    }
+}
 
 /// So many slots.
 #[cfg(not(loom))]

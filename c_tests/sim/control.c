@@ -22,6 +22,7 @@ static const struct {
     { #name, offsetof(struct sim_settings, name), initial, max }
     NUMBER(pins, 1, 1),
     NUMBER(odp, 0, 1),
+    NUMBER(gone, 0, 1),
     NUMBER(dmabuf, 0, 1),
     NUMBER(devices, 1, SIM_MAX_DEVICES),
     NUMBER(busy, 0, 1),

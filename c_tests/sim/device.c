@@ -113,6 +113,8 @@ static void describe_device(const struct sim_device *device, struct ibv_device_a
 }
 
 SIM_EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr) {
+    if (sim_get(&sim_settings.gone))
+        return EIO;
     describe_device(sim_device(context->device), attr);
     return 0;
 }

@@ -33,6 +33,8 @@ static bool is_implicit(const struct request *request) {
 static int check(const struct request *request) {
     uint32_t access = request->access;
 
+    if (sim_get(&sim_settings.gone))
+        return EIO;
     if (access & ~(uint32_t)KNOWN_ACCESS)
         return EINVAL;
     if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&

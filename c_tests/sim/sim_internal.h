@@ -46,6 +46,7 @@ extern _Atomic uint32_t sim_features;
 struct sim_settings {
     _Atomic uint64_t pins;
     _Atomic uint64_t odp;
+    _Atomic uint64_t gone;
     _Atomic uint64_t dmabuf;
     _Atomic uint64_t devices;
     _Atomic uint64_t busy;

@@ -86,8 +86,8 @@ struct amr_cq;
 #define AMR_DIAG_MAX_MAP_COUNT 4
 
 /**
- * A part of the range is not mapped, or its protection does not fit the access;
- * diag_arg is the length asked for.
+ * The kernel cannot pin the range, and what is mapped there does not tell why (or
+ * was mapped only after the failure); diag_arg is the length asked for.
  */
 #define AMR_DIAG_RANGE 5
 
@@ -95,6 +95,39 @@ struct amr_cq;
  * The device or its driver does not support this; diag_arg is the access asked for.
  */
 #define AMR_DIAG_UNSUPPORTED 6
+
+/**
+ * A part of the range is not mapped; diag_arg is the first such address.
+ */
+#define AMR_DIAG_HOLE 7
+
+/**
+ * A page of the range cannot be read, or not be written and the access includes
+ * writing; diag_arg is the address of the first one.
+ */
+#define AMR_DIAG_PROTECTION 8
+
+/**
+ * Memory of a device, or of a file that the kernel does not let a device write to;
+ * diag_arg is the first such address.
+ */
+#define AMR_DIAG_UNPINNABLE 9
+
+/**
+ * The range has a part of a huge page of hugetlbfs, which the fork support of
+ * libibverbs cannot split (ibv_fork_init(3)); diag_arg is the size of the page.
+ */
+#define AMR_DIAG_HUGEPAGE 10
+
+/**
+ * No permission, and it is not the limit on locked memory; diag_arg is 0.
+ */
+#define AMR_DIAG_PERMISSION 11
+
+/**
+ * The device does not answer any more; diag_arg is 0.
+ */
+#define AMR_DIAG_DEVICE_GONE 12
 
 /**
  * Register a memory region: op.reg_mr.
@@ -503,8 +536,9 @@ int amr_register_async(struct ibv_pd *pd,
  * The region may come from any registration, also a plain ibv_reg_mr().
  *
  * Returns 0, and the callback will be called exactly once; or an errno value,
- * and nothing has happened: EINVAL (NULL mr or callback), EAGAIN, ENOMEM,
- * ESHUTDOWN and EIO as for amr_register_async().
+ * and nothing has happened: EINVAL (NULL or misaligned mr, NULL callback),
+ * EALREADY (a deregistration of this region is queued or running, on whichever
+ * engine), EAGAIN, ENOMEM, ESHUTDOWN and EIO as for amr_register_async().
  *
  * Any thread, a callback included; not a signal handler.
  */
@@ -678,7 +712,8 @@ int amr_destroy_cq(struct amr_cq *cq);
  * implicit on-demand form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND,
  * addr + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
  * IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
- * for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
+ * for AMR_OP_DEREG_MR a NULL or misaligned mr), EALREADY (a deregistration of this
+ * region is queued or running, on whichever engine), EPERM (the queue was made before fork()),
  * ESHUTDOWN (the process is exiting), EIO.
  *
  * Any thread, a callback included; not a signal handler.

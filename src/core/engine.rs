@@ -105,15 +105,18 @@ impl<H: Host> Engine<H> {
         spins: bool,
         host: H,
     ) -> Result<Self, OutOfMemory> {
-        let rings = || Ok([Queue::new(queue_depth)?, Queue::new(queue_depth)?]);
+        let rings = || Ok::<_, OutOfMemory>([Queue::new(queue_depth)?, Queue::new(queue_depth)?]);
+        let mut records = Vec::new();
+        records.try_reserve_exact(workers)?;
+        records.extend((0..workers).map(|_| CachePadded::default()));
         Ok(Self {
             quick: rings()?,
             large: rings()?,
             bulk: Bulk::new(workers)?,
             phase: CachePadded::new(AtomicU32::new(OPEN)),
             idle: Idle::new(workers),
-            workers: (0..workers).map(|_| CachePadded::default()).collect(),
-            retries: Retries::default(),
+            workers: records.into_boxed_slice(),
+            retries: Retries::new()?,
             drain: Drain::default(),
             others: Mutex::new(Totals::default()),
             spins,

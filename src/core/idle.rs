@@ -35,11 +35,6 @@ impl Idle {
         }
     }
 
-    /// The calling thread is this worker. Call before it can be woken.
-    pub fn enter(&self, worker: usize) {
-        self.parkers[worker].enter();
-    }
-
     /// Wakes a worker if none is looking for work already. Call after the work
     /// was put where a searcher finds it.
     pub fn notify(&self) {

@@ -16,6 +16,7 @@ pub mod ring;
 pub mod signal;
 pub mod stats;
 pub mod sync;
+pub mod underway;
 mod worker;
 
 #[cfg(all(test, loom))]

@@ -85,7 +85,8 @@ pub struct Request {
     pub address: u64,
     /// Bytes.
     pub length: u64,
-    /// The address that the device will know the buffer by.
+    /// The address that the device will know the buffer by; of a deregistration,
+    /// the place of its region among those under way.
     pub iova: u64,
     /// When it was submitted, in nanoseconds.
     pub submitted: u64,

@@ -7,6 +7,7 @@
 use super::request::Request;
 use super::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::sync::{Mutex, lock};
+use std::collections::TryReserveError;
 
 /// How often a request is tried at most.
 pub const MAX_ATTEMPTS: u8 = 6;
@@ -30,17 +31,14 @@ pub struct Retries {
     left: AtomicU64,
 }
 
-impl Default for Retries {
-    fn default() -> Self {
-        Self {
-            list: Mutex::new(Vec::with_capacity(ROOM)),
-            waiting: AtomicUsize::new(0),
-            left: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Retries {
+    /// With all the room that there will be.
+    pub fn new() -> Result<Self, TryReserveError> {
+        let mut list = Vec::new();
+        list.try_reserve_exact(ROOM)?;
+        Ok(Self { list: Mutex::new(list), waiting: AtomicUsize::new(0), left: AtomicU64::new(0) })
+    }
+
     /// Keeps a request for another attempt, unless it had enough of them.
     pub fn add(&self, request: &Request, now: u64) -> bool {
         let attempts = request.attempts + 1;

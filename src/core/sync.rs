@@ -37,71 +37,42 @@ pub fn wait<'a, T>(
     }
 }
 
-#[cfg(not(loom))]
-pub use parker::Parker;
-
-#[cfg(not(loom))]
-mod parker {
-    use std::sync::OnceLock;
-    use std::thread;
-    use std::time::Duration;
-
-    /// Where one thread sleeps until another wakes it.
-    #[derive(Default)]
-    pub struct Parker {
-        thread: OnceLock<thread::Thread>,
-    }
-
-    impl Parker {
-        /// Says that the calling thread is the one that will sleep here.
-        pub fn enter(&self) {
-            // A second call by the same thread changes nothing.
-            let _ = self.thread.set(thread::current());
-        }
-
-        /// Sleeps until [`unpark`](Self::unpark), the timeout, or for no reason.
-        pub fn park(&self, timeout: Option<Duration>) {
-            match timeout {
-                None => thread::park(),
-                Some(timeout) => thread::park_timeout(timeout),
-            }
-        }
-
-        /// Wakes the thread, or keeps it from its next sleep.
-        pub fn unpark(&self) {
-            if let Some(thread) = self.thread.get() {
-                thread.unpark();
-            }
-        }
-    }
-}
-
-/// The same for loom, whose own `unpark()` also wakes a thread that waits for a
-/// lock. It has no clock: a sleep with a limit may end at once.
-#[cfg(loom)]
+/// Where one thread sleeps until another wakes it. (Not by `thread::park`: to know
+/// its own handle, a thread allocates memory, and ends the process if there is none;
+/// and loom's `unpark()` also wakes a thread that waits for a lock.)
 #[derive(Default)]
 pub struct Parker {
-    token: Mutex<bool>,
-    given: Condvar,
+    state: Mutex<Parking>,
+    woken: Condvar,
 }
 
-#[cfg(loom)]
-impl Parker {
-    /// Says that the calling thread is the one that will sleep here.
-    pub fn enter(&self) {}
+#[derive(Default, PartialEq, Eq)]
+enum Parking {
+    #[default]
+    Awake,
+    Asleep,
+    /// The next sleep is over before it begins.
+    Roused,
+}
 
+impl Parker {
     /// Sleeps until [`unpark`](Self::unpark), the timeout, or for no reason.
     pub fn park(&self, timeout: Option<Duration>) {
-        let mut token = lock(&self.token);
-        if timeout.is_none() && !*token {
-            token = wait(&self.given, token, None);
+        // loom has no clock: a sleep with a limit may end at once.
+        let ends_at_once = cfg!(loom) && timeout.is_some();
+        let mut state = lock(&self.state);
+        if *state == Parking::Awake && !ends_at_once {
+            *state = Parking::Asleep;
+            state = wait(&self.woken, state, timeout);
         }
-        *token = false;
+        *state = Parking::Awake;
     }
 
     /// Wakes the thread, or keeps it from its next sleep.
     pub fn unpark(&self) {
-        *lock(&self.token) = true;
-        self.given.notify_one();
+        let before = std::mem::replace(&mut *lock(&self.state), Parking::Roused);
+        if before == Parking::Asleep {
+            self.woken.notify_one();
+        }
     }
 }

@@ -39,7 +39,6 @@ enum Work<P> {
 impl<H: Host> Engine<H> {
     /// The life of the worker `index`: performs requests until the engine ends.
     pub fn work(&self, index: usize) {
-        self.idle.enter(index);
         let now = self.host.stamp();
         let mut turn = Turn { ended: now, bulk_ended: now, search_pays: false };
         loop {

@@ -20,11 +20,26 @@ pub const AMR_DIAG_MAX_MR: u32 = 2;
 pub const AMR_DIAG_MAX_MR_SIZE: u32 = 3;
 /// The process has as many mappings as vm.max_map_count allows; diag_arg is that limit.
 pub const AMR_DIAG_MAX_MAP_COUNT: u32 = 4;
-/// A part of the range is not mapped, or its protection does not fit the access;
-/// diag_arg is the length asked for.
+/// The kernel cannot pin the range, and what is mapped there does not tell why (or
+/// was mapped only after the failure); diag_arg is the length asked for.
 pub const AMR_DIAG_RANGE: u32 = 5;
 /// The device or its driver does not support this; diag_arg is the access asked for.
 pub const AMR_DIAG_UNSUPPORTED: u32 = 6;
+/// A part of the range is not mapped; diag_arg is the first such address.
+pub const AMR_DIAG_HOLE: u32 = 7;
+/// A page of the range cannot be read, or not be written and the access includes
+/// writing; diag_arg is the address of the first one.
+pub const AMR_DIAG_PROTECTION: u32 = 8;
+/// Memory of a device, or of a file that the kernel does not let a device write to;
+/// diag_arg is the first such address.
+pub const AMR_DIAG_UNPINNABLE: u32 = 9;
+/// The range has a part of a huge page of hugetlbfs, which the fork support of
+/// libibverbs cannot split (ibv_fork_init(3)); diag_arg is the size of the page.
+pub const AMR_DIAG_HUGEPAGE: u32 = 10;
+/// No permission, and it is not the limit on locked memory; diag_arg is 0.
+pub const AMR_DIAG_PERMISSION: u32 = 11;
+/// The device does not answer any more; diag_arg is 0.
+pub const AMR_DIAG_DEVICE_GONE: u32 = 12;
 
 /// A work completion: what became of one request.
 ///

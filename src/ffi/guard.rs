@@ -137,3 +137,35 @@ pub unsafe fn write_string(text: &str, buf: *mut c_char, size: usize) -> Result<
 fn check_alignment<T>(pointer: *const T) -> Result<()> {
     if pointer.is_aligned() { Ok(()) } else { Err(Errno::EINVAL) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F73: every way in turns a panic into an error.
+    #[test]
+    fn no_panic_gets_out() {
+        assert_eq!(status(|| panic!("as the test wants it")), libc::EIO);
+        assert_eq!(submit(|| panic!("as the test wants it")), libc::EIO);
+        assert_eq!(count(|| panic!("as the test wants it")), -libc::EIO);
+        assert!(pointer::<u8>(|| panic!("as the test wants it")).is_null());
+        assert_eq!(os::errno(), libc::EIO);
+    }
+
+    /// No entry point does without one of them.
+    #[test]
+    fn every_entry_is_guarded() {
+        let sources = [
+            include_str!("cq.rs"),
+            include_str!("engine.rs"),
+            include_str!("info.rs"),
+            include_str!("post.rs"),
+            include_str!("single.rs"),
+        ];
+        for source in sources {
+            for entry in source.split("#[unsafe(no_mangle)]").skip(1) {
+                assert!(entry.contains("guard::") || entry.contains("amr_status_str"), "{entry}");
+            }
+        }
+    }
+}

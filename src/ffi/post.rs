@@ -99,7 +99,8 @@ pub struct amr_wr {
 /// implicit on-demand form NULL with SIZE_MAX and IBV_ACCESS_ON_DEMAND,
 /// addr + length overflows, IBV_ACCESS_REMOTE_WRITE or IBV_ACCESS_REMOTE_ATOMIC without
 /// IBV_ACCESS_LOCAL_WRITE, an iova whose offset in the page is not that of addr;
-/// for AMR_OP_DEREG_MR a NULL mr), EPERM (the queue was made before fork()),
+/// for AMR_OP_DEREG_MR a NULL or misaligned mr), EALREADY (a deregistration of this
+/// region is queued or running, on whichever engine), EPERM (the queue was made before fork()),
 /// ESHUTDOWN (the process is exiting), EIO.
 ///
 /// Any thread, a callback included; not a signal handler.

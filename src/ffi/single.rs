@@ -70,8 +70,9 @@ pub extern "C" fn amr_register_async(
 /// The region may come from any registration, also a plain ibv_reg_mr().
 ///
 /// Returns 0, and the callback will be called exactly once; or an errno value,
-/// and nothing has happened: EINVAL (NULL mr or callback), EAGAIN, ENOMEM,
-/// ESHUTDOWN and EIO as for amr_register_async().
+/// and nothing has happened: EINVAL (NULL or misaligned mr, NULL callback),
+/// EALREADY (a deregistration of this region is queued or running, on whichever
+/// engine), EAGAIN, ENOMEM, ESHUTDOWN and EIO as for amr_register_async().
 ///
 /// Any thread, a callback included; not a signal handler.
 #[unsafe(no_mangle)]

@@ -30,13 +30,12 @@ mod tsc {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// Nanoseconds for each tick, times 2^32. Two threads that find it out at once
-    /// do no harm; one that waits for another might wait for ever in a child that
-    /// was forked meanwhile.
+    /// Nanoseconds for each tick, times 2^32. Two threads that find it unknown both
+    /// measure it: one that waits for another would wait for ever in a forked child.
     static NS_PER_TICK: AtomicU64 = AtomicU64::new(UNKNOWN);
     const UNKNOWN: u64 = 0;
     /// The counter is of no use.
-    const USELESS: u64 = u64::MAX;
+    const UNTRUSTED: u64 = 1;
 
     const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -44,7 +43,7 @@ mod tsc {
     /// ends at one might not end if the machine is moved to another host.
     pub fn stamp_ns() -> u64 {
         match NS_PER_TICK.load(Ordering::Relaxed) {
-            UNKNOWN | USELESS => monotonic_ns(),
+            UNKNOWN | UNTRUSTED => monotonic_ns(),
             ratio => ((u128::from(ticks()) * u128::from(ratio)) >> 32) as u64,
         }
     }
@@ -53,14 +52,10 @@ mod tsc {
     /// before the first stamp that counts.
     pub fn calibrate_stamps() {
         if NS_PER_TICK.load(Ordering::Relaxed) == UNKNOWN {
-            let ratio = is_trusted().then(measure).flatten();
-            // The first result counts: stamps are compared with one another.
-            let _ = NS_PER_TICK.compare_exchange(
-                UNKNOWN,
-                ratio.unwrap_or(USELESS),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let ratio = is_trusted().then(measure).flatten().unwrap_or(UNTRUSTED);
+            let relaxed = Ordering::Relaxed;
+            // The first one counts, so that stamps go on as they began.
+            let _ = NS_PER_TICK.compare_exchange(UNKNOWN, ratio, relaxed, relaxed);
         }
     }
 
@@ -74,7 +69,7 @@ mod tsc {
         let (end_ticks, end_ns) = both();
         let passed = u128::from(end_ns - start_ns) << 32;
         let ratio = passed.checked_div(u128::from(end_ticks.checked_sub(start_ticks)?))?;
-        u64::try_from(ratio).ok().filter(|ratio| !matches!(*ratio, UNKNOWN | USELESS))
+        u64::try_from(ratio).ok().filter(|&ratio| ratio > UNTRUSTED)
     }
 
     /// Both clocks at the same time, or as near to it as several attempts come.

@@ -12,12 +12,12 @@ type Mask = [u64; WORDS];
 
 /// A set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CpuList(Vec<usize>);
+pub struct CpuList(Mask);
 
 impl CpuList {
     /// Reads a list like "0-3,8", as in cpuset(7); `None` if it is none.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut cpus = Vec::new();
+        let mut mask = [0; WORDS];
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let first: usize = first.trim().parse().ok()?;
@@ -25,14 +25,16 @@ impl CpuList {
             if first > last || last >= MAX_CPUS {
                 return None;
             }
-            cpus.extend(first..=last);
+            for cpu in first..=last {
+                mask[cpu / 64] |= 1 << (cpu % 64);
+            }
         }
-        Some(Self(cpus))
+        Some(Self(mask))
     }
 
     /// Its CPUs.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().copied()
+        (0..MAX_CPUS).filter(|cpu| self.0[cpu / 64] & 1 << (cpu % 64) != 0)
     }
 }
 
@@ -55,11 +57,7 @@ pub fn cpus_at_load() -> usize {
 
 /// Restricts the calling thread to these CPUs.
 pub fn pin_current_thread(cpus: &CpuList) -> Result<()> {
-    let mut mask = [0; WORDS];
-    for cpu in cpus.iter() {
-        mask[cpu / 64] |= 1 << (cpu % 64);
-    }
-    pin(&mask)
+    pin(&cpus.0)
 }
 
 /// Has the calling thread run where the process could when the library was loaded.
@@ -96,10 +94,12 @@ mod tests {
 
     #[test]
     fn cpu_lists() {
-        assert_eq!(CpuList::parse("0-3,8"), Some(CpuList(vec![0, 1, 2, 3, 8])));
-        assert_eq!(CpuList::parse(" 1 , 2 - 3 "), Some(CpuList(vec![1, 2, 3])));
+        let cpus = |text| CpuList::parse(text).map(|list| list.iter().collect::<Vec<_>>());
+        assert_eq!(cpus("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(cpus(" 1 , 2 - 3 "), Some(vec![1, 2, 3]));
+        assert_eq!(cpus("8191"), Some(vec![8191]));
         for bad in ["", "a", "3-1", "1,", "-1", "0-", "0-99999", "1 2"] {
-            assert_eq!(CpuList::parse(bad), None, "{bad:?}");
+            assert_eq!(cpus(bad), None, "{bad:?}");
         }
     }
 }

@@ -4,18 +4,21 @@ mod cancel;
 mod clock;
 mod cpus;
 mod event;
+mod file;
 mod fork;
 mod load;
 mod mappings;
 mod memory;
 mod numa;
 mod process;
+mod reserve;
 mod thread;
 
 pub use cancel::Uncancelled;
 pub use clock::{calibrate_stamps, monotonic_ns, stamp_ns};
 pub use cpus::{CpuList, cpus_at_load, pin_current_thread, unbind_current_thread};
 pub use event::EventFd;
+pub use file::{FileKind, file_kind, is_on_hugetlbfs};
 pub use fork::{forks, watch_forks};
 pub use mappings::{Backing, Mapping, visit as visit_mappings};
 pub use memory::{MOST_PAGES, Populate, absent, advise_huge_pages, first_absent, populate};
@@ -23,4 +26,5 @@ pub use numa::{adopt_policy, current_policy, learn_nodes};
 pub use process::{
     at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
 };
-pub use thread::spawn_worker;
+pub use reserve::{BLOCK, Memory};
+pub use thread::{Thread, spawn_worker};

@@ -21,7 +21,7 @@ use libc::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The `IBV_ACCESS_*` bits that the checks at submit look at.
+/// The `IBV_ACCESS_*` bits that the library looks at.
 pub mod access {
     /// `IBV_ACCESS_LOCAL_WRITE`
     pub const LOCAL_WRITE: u32 = 1;
@@ -29,8 +29,13 @@ pub mod access {
     pub const REMOTE_WRITE: u32 = 1 << 1;
     /// `IBV_ACCESS_REMOTE_ATOMIC`
     pub const REMOTE_ATOMIC: u32 = 1 << 3;
+    /// `IBV_ACCESS_MW_BIND`
+    pub const MW_BIND: u32 = 1 << 4;
     /// `IBV_ACCESS_ON_DEMAND`
     pub const ON_DEMAND: u32 = 1 << 6;
+    /// Those for which the kernel pins pages to write to them (`ib_access_writable()`
+    /// in rdma/ib_verbs.h).
+    pub const WRITES: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC | MW_BIND;
 }
 
 /// What a device says of its limits.

@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Every allocation and every system call of the library that can fail is made to fail: the nth
+ * alone, and all from the nth on, for each n there is. Always: an errno that fits, one completion
+ * for each request that was taken, no leak of memory, threads, descriptors or regions, and no end
+ * of the process. The functions are those of this program, which come before those of the C
+ * library.
+ */
+#include "device.h"
+#include "process.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+
+/* ---- What is made to fail -------------------------------------------------------------------- */
+
+enum kind { ALLOCATION, THREAD, EVENTFD, OPEN, AFFINITY, EXIT_HANDLER, KINDS };
+
+static const char *const kinds[] = {"allocation", "pthread_create",       "eventfd",
+                                    "open",       "sched_[gs]etaffinity", "exit handler"};
+
+struct range {
+    uintptr_t begin, end;
+};
+
+/* Of libamr, and of the simulated device, which does not do without memory. */
+static struct range library, simulation;
+static enum kind failing;
+static long first, last; /* calls of that kind fail from the first to the last one */
+static long calls;       /* atomic: of that kind so far */
+static long blocks_held; /* atomic: allocated by the library and not freed by it */
+
+/* Asked with the address that the call returns to. */
+static int is_in(const struct range *range, const void *address) {
+    return range->begin <= (uintptr_t)address && (uintptr_t)address < range->end;
+}
+
+static int is_library(const void *address) {
+    return is_in(&library, address);
+}
+
+static int fails(enum kind kind) {
+    long number;
+
+    if (kind != failing || first == 0)
+        return 0;
+    number = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+    return number >= first && number <= last;
+}
+
+#define CALLER __builtin_return_address(0)
+
+static int allocation_fails(const void *caller) {
+    return !is_in(&simulation, caller) && fails(ALLOCATION);
+}
+
+/* Frees are counted whoever made the block, so only the balance at rest means anything. */
+static void *counted(void *block, const void *caller) {
+    if (block != NULL && is_library(caller))
+        __atomic_add_fetch(&blocks_held, 1, __ATOMIC_RELAXED);
+    return block;
+}
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *block, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *block);
+
+static void *no_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *malloc(size_t size) {
+    return allocation_fails(CALLER) ? no_memory() : counted(__libc_malloc(size), CALLER);
+}
+
+void *calloc(size_t count, size_t size) {
+    return allocation_fails(CALLER) ? no_memory() : counted(__libc_calloc(count, size), CALLER);
+}
+
+void *realloc(void *block, size_t size) {
+    if (allocation_fails(CALLER))
+        return no_memory();
+    return block != NULL ? __libc_realloc(block, size) : counted(__libc_malloc(size), CALLER);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+    return allocation_fails(CALLER) ? no_memory()
+                                    : counted(__libc_memalign(alignment, size), CALLER);
+}
+
+int posix_memalign(void **block, size_t alignment, size_t size) {
+    void *found =
+        allocation_fails(CALLER) ? NULL : counted(__libc_memalign(alignment, size), CALLER);
+
+    if (found == NULL)
+        return ENOMEM;
+    *block = found;
+    return 0;
+}
+
+void free(void *block) {
+    if (block != NULL && is_library(CALLER))
+        __atomic_sub_fetch(&blocks_held, 1, __ATOMIC_RELAXED);
+    __libc_free(block);
+}
+
+#define NEXT(function, name)                                                                       \
+    do {                                                                                           \
+        if ((function) == NULL) {                                                                  \
+            void *symbol_ = dlsym(RTLD_NEXT, name);                                                \
+            memcpy(&(function), &symbol_, sizeof(function));                                       \
+        }                                                                                          \
+    } while (0)
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*routine)(void *),
+                   void *arg) {
+    static int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+    NEXT(next, "pthread_create");
+    return is_library(CALLER) && fails(THREAD) ? EAGAIN : next(thread, attr, routine, arg);
+}
+
+int eventfd(unsigned count, int flags) {
+    static int (*next)(unsigned, int);
+
+    NEXT(next, "eventfd");
+    if (!is_library(CALLER) || !fails(EVENTFD))
+        return next(count, flags);
+    errno = EMFILE;
+    return -1;
+}
+
+int open64(const char *path, int flags, ...) {
+    static int (*next)(const char *, int, ...);
+    va_list args;
+    mode_t mode;
+
+    NEXT(next, "open64");
+    if (is_library(CALLER) && fails(OPEN)) {
+        errno = ENFILE;
+        return -1;
+    }
+    va_start(args, flags);
+    mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    return next(path, flags, mode);
+}
+
+int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask) {
+    static int (*next)(pid_t, size_t, cpu_set_t *);
+
+    NEXT(next, "sched_getaffinity");
+    if (!is_library(CALLER) || !fails(AFFINITY))
+        return next(pid, size, mask);
+    errno = EPERM;
+    return -1;
+}
+
+int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask) {
+    static int (*next)(pid_t, size_t, const cpu_set_t *);
+
+    NEXT(next, "sched_setaffinity");
+    if (!is_library(CALLER) || !fails(AFFINITY))
+        return next(pid, size, mask);
+    errno = EPERM;
+    return -1;
+}
+
+int __cxa_atexit(void (*function)(void *), void *arg, void *object);
+int __cxa_atexit(void (*function)(void *), void *arg, void *object) {
+    static int (*next)(void (*)(void *), void *, void *);
+
+    NEXT(next, "__cxa_atexit");
+    return is_library(CALLER) && fails(EXIT_HANDLER) ? -1 : next(function, arg, object);
+}
+
+static int find_libraries(struct dl_phdr_info *info, size_t size, void *arg) {
+    int is_simulation = strstr(info->dlpi_name, "/libibverbs.so") != NULL;
+    struct range *range = is_simulation ? &simulation : &library;
+
+    (void)size, (void)arg;
+    if (!is_simulation && strstr(info->dlpi_name, "/libamr.so") == NULL)
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+
+        if (segment->p_type != PT_LOAD)
+            continue;
+        if (range->begin == 0)
+            range->begin = info->dlpi_addr + segment->p_vaddr;
+        range->end = info->dlpi_addr + segment->p_vaddr + segment->p_memsz;
+    }
+    return 0;
+}
+
+/* ---- What is done meanwhile ------------------------------------------------------------------ */
+
+enum { REQUESTS = 4 };
+
+static struct device device;
+static char *buffer;
+
+/* errno after a call that makes something; the injected failures come out as these. */
+static void check_errno(void) {
+    if (errno != ENOMEM && errno != EAGAIN && errno != EMFILE && errno != EPERM)
+        FAIL("%s %ld to %ld: errno %d", kinds[failing], first, last, errno);
+}
+
+static void check_status(int status) {
+    if (status != 0 && status != ENOMEM)
+        FAIL("%s %ld to %ld: status %d", kinds[failing], first, last, status);
+}
+
+/* Each request that was taken completes once. */
+static void collect(struct amr_cq *cq, struct amr_wc *wcs, int count) {
+    unsigned seen = 0;
+
+    read_wcs(cq, wcs, count);
+    for (int i = 0; i < count; i++) {
+        char text[512];
+
+        CHECK(wcs[i].wr_id < REQUESTS);
+        CHECK((seen & 1U << wcs[i].wr_id) == 0);
+        seen |= 1U << wcs[i].wr_id;
+        check_status(wcs[i].status);
+        CHECK(amr_explain(&wcs[i], text, sizeof(text)) > 0);
+    }
+    check_empty(cq);
+}
+
+/* The library tries again, which asks for no memory; the device asks for some here. */
+static void fail_next_dereg(void) {
+    long before = first;
+
+    first = 0;
+    CHECK_EQ(sim_configure("dereg_fail_nth=1:EAGAIN"), 0);
+    first = before;
+}
+
+static void use_queue(struct amr_engine *engine, struct amr_cq *cq) {
+    struct amr_limits limits = {.size = sizeof(limits)};
+    struct amr_wc wcs[REQUESTS];
+
+    CHECK(amr_cq_fd(cq) >= 0);
+    for (uint64_t i = 0; i < REQUESTS; i++)
+        post_reg(cq, i, device.pd, buffer, PAGE);
+    collect(cq, wcs, REQUESTS);
+    for (int i = 0, posted = 0; i < REQUESTS; i++) {
+        struct amr_wc wc;
+
+        if (wcs[i].status != 0)
+            continue;
+        if (posted++ == 0)
+            fail_next_dereg();
+        post(cq, dereg_wr(wcs[i].wr_id, wcs[i].mr));
+        wc = read_wc(cq);
+        CHECK_EQ(wc.status, 0);
+    }
+    CHECK_EQ(amr_query_limits(device.context, &limits), 0);
+    CHECK_EQ(stats_of(engine).queued, 0);
+    CHECK_EQ(amr_drain(engine, NULL, -1), 0);
+}
+
+static void own_engine(void) {
+    struct amr_engine_attr attr = {
+        .size = sizeof(attr), .workers = 3, .queue_depth = 64, .cpus = "0"};
+    struct amr_engine *engine = amr_create_engine(&attr);
+    struct amr_cq *cq;
+
+    if (engine == NULL) {
+        check_errno();
+        return;
+    }
+    cq = amr_create_cq(engine, 8);
+    if (cq == NULL) {
+        check_errno();
+    } else {
+        use_queue(engine, cq);
+        CHECK_EQ(amr_destroy_cq(cq), 0);
+    }
+    CHECK_EQ(amr_destroy_engine(engine), 0);
+}
+
+static int heard; /* atomic */
+
+static void on_done(struct ibv_mr *mr, int status, void *ctx) {
+    (void)ctx;
+    check_status(status);
+    if (mr != NULL)
+        CHECK_EQ(ibv_dereg_mr(mr), 0);
+    __atomic_add_fetch(&heard, 1, __ATOMIC_RELEASE);
+}
+
+/* On the default engine, which lives as long as the process: a later call tries again. */
+static void default_engine(void) {
+    int taken = 0;
+
+    for (int i = 0; i < REQUESTS; i++) {
+        int status = amr_register_async(device.pd, buffer, PAGE, ACCESS, on_done, NULL);
+
+        if (status == 0)
+            taken++;
+        else if (status != ENOMEM && status != EAGAIN)
+            FAIL("%s %ld to %ld: %d", kinds[failing], first, last, status);
+    }
+    if (taken > 0)
+        CHECK_EQ(amr_drain(NULL, NULL, -1), 0);
+    CHECK_EQ(heard, taken);
+    heard = 0;
+    if (last == first)
+        CHECK(taken >= REQUESTS - 1);
+}
+
+/* ---- The test -------------------------------------------------------------------------------- */
+
+static void fail_from(enum kind kind, long from, long to) {
+    failing = kind;
+    last = to;
+    calls = 0;
+    first = from;
+}
+
+static void check_nothing_left(int fds, long blocks) {
+    wait_workers(0);
+    CHECK_EQ(count_fds(), fds);
+    CHECK_EQ(sim_counts().live_mrs, 0);
+    if (blocks_held != blocks)
+        FAIL("%s %ld to %ld: %ld blocks are left", kinds[failing], first, last,
+             blocks_held - blocks);
+}
+
+/* In one process, so that what is made once is made already. */
+static long every_call(enum kind kind, int all) {
+    long blocks = blocks_held, number = 1;
+    int fds = count_fds();
+
+    for (int more = 1; more; number++) {
+        fail_from(kind, number, all ? LONG_MAX : number);
+        own_engine();
+        more = calls >= number;
+        first = 0;
+        reset_sim();
+        check_nothing_left(fds, blocks);
+    }
+    return number - 1;
+}
+
+/* Each in a process of its own, where everything is made for the first time. */
+static long every_first_call(enum kind kind, int all) {
+    long number = 1;
+
+    for (int more = 1; more; number++) {
+        pid_t child;
+        int status;
+
+        fflush(NULL);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            fail_from(kind, number, all ? LONG_MAX : number);
+            default_engine();
+            own_engine();
+            more = calls >= number;
+            first = 0;
+            if (sim_counts().live_mrs != 0)
+                FAIL("a region is left");
+            exit(more ? 10 : 11);
+        }
+        status = wait_child(child);
+        if (status != 10 << 8 && status != 11 << 8)
+            FAIL("%s %ld%s: wait status %#x", kinds[kind], number, all ? " and all later" : "",
+                 status);
+        more = status == 10 << 8;
+    }
+    return number - 1;
+}
+
+int main(void) {
+    device = open_sim();
+    CHECK_EQ(sim_configure("pins=0"), 0);
+    buffer = map_pages(PAGE);
+    CHECK_EQ(setenv("AMR_SIM", "pins=0", 1), 0);
+    dl_iterate_phdr(find_libraries, NULL);
+    CHECK(library.begin != 0 && simulation.begin != 0);
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int all = 0; all < 2; all++)
+            printf("%s: %ld calls of a first use%s\n", kinds[kind],
+                   every_first_call((enum kind)kind, all), all ? ", all later ones too" : "");
+    own_engine();
+    reset_sim();
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int all = 0; all < 2; all++)
+            printf("%s: %ld calls%s\n", kinds[kind], every_call((enum kind)kind, all),
+                   all ? ", all later ones too" : "");
+    close_device(device);
+    return 0;
+}

@@ -1,0 +1,146 @@
+//! What is mapped in a range, and whether that can be registered.
+//!
+//! Read from `/proc/self/maps` after a registration has failed, so it asks for no
+//! memory: there may be none.
+
+#![forbid(unsafe_code)]
+
+use crate::os::{self, FileKind};
+use std::fs::File;
+use std::io::Read;
+
+/// What stands in the way of a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nothing is mapped at this address.
+    Hole(u64),
+    /// The page at this address cannot be read, or not be written.
+    Protection(u64),
+    /// At this address there is memory of a device, or of a file that the kernel
+    /// does not let a device write to.
+    Unpinnable(u64),
+}
+
+/// One line of the list.
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    flags: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    /// From `start-end flags offset device inode path` (proc(5)).
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.splitn(6, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let flags = fields.next()?;
+        Some(Self {
+            start: u64::from_str_radix(start, 16).ok()?,
+            end: u64::from_str_radix(end, 16).ok()?,
+            flags,
+            path: fields.nth(3).unwrap_or("").trim_start(),
+        })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.flags.ends_with('s')
+    }
+
+    fn allows(&self, writes: bool) -> bool {
+        self.flags.starts_with('r') && (!writes || self.flags[1..].starts_with('w'))
+    }
+
+    /// Whether the kernel refuses to pin what it maps.
+    fn is_unpinnable(&self, writes: bool) -> bool {
+        match os::file_kind(self.path) {
+            FileKind::Device => true,
+            // Its file system would not hear of what a device writes.
+            FileKind::File => writes && self.is_shared(),
+            FileKind::Memory => false,
+        }
+    }
+
+    fn is_huge(&self) -> bool {
+        self.path.starts_with("/anon_hugepage") || os::is_on_hugetlbfs(self.path)
+    }
+}
+
+/// The first thing in a range that stands in the way of its registration.
+pub fn obstacle(start: u64, end: u64, writes: bool) -> Option<Obstacle> {
+    let page = os::page_size();
+    let mut next = start / page * page;
+    let found = each_line("/proc/self/maps", |line| {
+        let mapping = Mapping::parse(line)?;
+        if mapping.end <= next {
+            return None;
+        }
+        let found = if next >= end {
+            return Some(None);
+        } else if mapping.start > next {
+            Obstacle::Hole(next)
+        } else if !mapping.allows(writes) {
+            Obstacle::Protection(next)
+        } else if mapping.is_unpinnable(writes) {
+            Obstacle::Unpinnable(next)
+        } else {
+            next = mapping.end;
+            return None;
+        };
+        Some(Some(found))
+    })?;
+    // Past the last mapping of all there is nothing.
+    found.unwrap_or((next < end).then_some(Obstacle::Hole(next)))
+}
+
+/// The size of the huge pages (of hugetlbfs) of which a range has only a part.
+pub fn part_of_huge_page(start: u64, end: u64) -> Option<u64> {
+    let at_an_end = |mapping: &Mapping<'_>| {
+        let holds = |address| mapping.start <= address && address < mapping.end;
+        holds(start) || holds(end.saturating_sub(1))
+    };
+    let is_there = each_line("/proc/self/maps", |line| {
+        let mapping = Mapping::parse(line)?;
+        (at_an_end(&mapping) && mapping.is_huge()).then_some(())
+    });
+    // The other file tells the size of the page, and takes the kernel much longer.
+    is_there??;
+    let mut inside = false;
+    each_line("/proc/self/smaps", |line| {
+        if let Some(mapping) = Mapping::parse(line) {
+            inside = at_an_end(&mapping) && mapping.is_huge();
+        }
+        let size = line.strip_prefix("KernelPageSize:").filter(|_| inside)?;
+        let size = size.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024;
+        (start % size != 0 || end % size != 0).then_some(size)
+    })?
+}
+
+/// Gives the lines of a file to `each` until that has found something; `None`: the
+/// file cannot be read. What a line has beyond the buffer is left out.
+fn each_line<T>(path: &str, mut each: impl FnMut(&str) -> Option<T>) -> Option<Option<T>> {
+    let mut file = File::open(path).ok()?;
+    let mut buffer = [0; 8192];
+    let mut filled = 0;
+    let mut cut = false;
+    while let Ok(length @ 1..) = file.read(&mut buffer[filled..]) {
+        filled += length;
+        let mut begin = 0;
+        while let Some(length) = buffer[begin..filled].iter().position(|&byte| byte == b'\n') {
+            let line = std::str::from_utf8(&buffer[begin..begin + length]).unwrap_or("");
+            begin += length + 1;
+            let found = if std::mem::take(&mut cut) { None } else { each(line) };
+            if found.is_some() {
+                return Some(found);
+            }
+        }
+        if begin == 0 && filled == buffer.len() {
+            // Longer than any line should be.
+            cut = true;
+            begin = filled;
+        }
+        buffer.copy_within(begin..filled, 0);
+        filled -= begin;
+    }
+    Some(None)
+}

@@ -1,0 +1,54 @@
+//! What is behind a mapping.
+
+use libc::c_long;
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+
+/// What a path of `/proc/self/maps` stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Memory of the kernel's: anonymous, shared, on tmpfs, on hugetlbfs.
+    Memory,
+    /// A file of any other file system.
+    File,
+    /// A device.
+    Device,
+}
+
+/// Looks at a path of `/proc/self/maps`. What is deleted or was never in a file
+/// system counts as memory, but for what drivers make (`anon_inode:`, `/dmabuf:`).
+pub fn file_kind(path: &str) -> FileKind {
+    if path.starts_with("anon_inode:") || path.starts_with("/dmabuf:") {
+        return FileKind::Device;
+    }
+    if !path.starts_with('/') || path == "/dev/zero" {
+        return FileKind::Memory;
+    }
+    match fs::metadata(path).map(|metadata| metadata.file_type()) {
+        Ok(kind) if kind.is_char_device() || kind.is_block_device() => FileKind::Device,
+        Ok(_) if !is_on(path, &[libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC, RAMFS_MAGIC]) => {
+            FileKind::File
+        }
+        _ => FileKind::Memory,
+    }
+}
+
+/// `RAMFS_MAGIC` of linux/magic.h, which the libc crate lacks.
+const RAMFS_MAGIC: c_long = 0x8584_58f6;
+
+/// Whether a file is made of huge pages.
+pub fn is_on_hugetlbfs(path: &str) -> bool {
+    path.starts_with('/') && is_on(path, &[libc::HUGETLBFS_MAGIC])
+}
+
+fn is_on(path: &str, file_systems: &[c_long]) -> bool {
+    let Ok(path) = CString::new(path) else { return false };
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: a string and a struct to write to.
+    if unsafe { libc::statfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: all of it is numbers, zero before the call and filled by it.
+    file_systems.contains(&(unsafe { found.assume_init() }.f_type as c_long))
+}
