@@ -1,7 +1,7 @@
 //! What is mapped in a range, and whether that can be registered.
 //!
-//! Read from `/proc/self/maps` after a registration has failed, so it asks for no
-//! memory: there may be none.
+//! Read from `/proc/self/maps` where memory is to be faulted in, and after a
+//! registration has failed. Asks for no memory: there may be none.
 
 #![forbid(unsafe_code)]
 
@@ -22,9 +22,11 @@ pub enum Obstacle {
 }
 
 /// One line of the list.
-struct Mapping<'a> {
-    start: u64,
-    end: u64,
+pub struct Mapping<'a> {
+    /// Its first address.
+    pub start: u64,
+    /// The address after it.
+    pub end: u64,
     flags: &'a str,
     path: &'a str,
 }
@@ -43,17 +45,23 @@ impl<'a> Mapping<'a> {
         })
     }
 
+    /// Whether reads of it, or writes to it, are allowed.
+    pub fn allows(&self, writes: bool) -> bool {
+        self.flags.starts_with('r') && (!writes || self.flags[1..].starts_with('w'))
+    }
+
+    /// What it maps.
+    pub fn kind(&self) -> FileKind {
+        os::file_kind(self.path)
+    }
+
     fn is_shared(&self) -> bool {
         self.flags.ends_with('s')
     }
 
-    fn allows(&self, writes: bool) -> bool {
-        self.flags.starts_with('r') && (!writes || self.flags[1..].starts_with('w'))
-    }
-
     /// Whether the kernel refuses to pin what it maps.
     fn is_unpinnable(&self, writes: bool) -> bool {
-        match os::file_kind(self.path) {
+        match self.kind() {
             FileKind::Device => true,
             // Its file system would not hear of what a device writes.
             FileKind::File => writes && self.is_shared(),
@@ -66,12 +74,17 @@ impl<'a> Mapping<'a> {
     }
 }
 
+/// Shows the mappings in the order of their addresses until `each` has found
+/// something; `None`: they cannot be read.
+pub fn visit<T>(mut each: impl FnMut(&Mapping<'_>) -> Option<T>) -> Option<Option<T>> {
+    each_line("/proc/self/maps", |line| each(&Mapping::parse(line)?))
+}
+
 /// The first thing in a range that stands in the way of its registration.
 pub fn obstacle(start: u64, end: u64, writes: bool) -> Option<Obstacle> {
     let page = os::page_size();
     let mut next = start / page * page;
-    let found = each_line("/proc/self/maps", |line| {
-        let mapping = Mapping::parse(line)?;
+    let found = visit(|mapping| {
         if mapping.end <= next {
             return None;
         }
@@ -99,10 +112,7 @@ pub fn part_of_huge_page(start: u64, end: u64) -> Option<u64> {
         let holds = |address| mapping.start <= address && address < mapping.end;
         holds(start) || holds(end.saturating_sub(1))
     };
-    let is_there = each_line("/proc/self/maps", |line| {
-        let mapping = Mapping::parse(line)?;
-        (at_an_end(&mapping) && mapping.is_huge()).then_some(())
-    });
+    let is_there = visit(|mapping| (at_an_end(mapping) && mapping.is_huge()).then_some(()));
     // The other file tells the size of the page, and takes the kernel much longer.
     is_there??;
     let mut inside = false;
@@ -143,4 +153,40 @@ fn each_line<T>(path: &str, mut each: impl FnMut(&str) -> Option<T>) -> Option<O
         filled -= begin;
     }
     Some(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let line = "7f0e8a600000-7f0e8a800000 rw-p 00000000 00:00 0 ";
+        let mapping = Mapping::parse(line).unwrap();
+        assert_eq!((mapping.start, mapping.end), (0x7f0e_8a60_0000, 0x7f0e_8a80_0000));
+        assert!(mapping.allows(true) && !mapping.is_shared());
+        assert!(Mapping::parse("nonsense").is_none());
+    }
+
+    #[test]
+    fn kinds() {
+        let kind = |line| Mapping::parse(line).unwrap().kind();
+        assert_eq!(kind("1000-2000 rw-p 0 00:00 0    [heap]"), FileKind::Memory);
+        assert_eq!(kind("1000-2000 rw-s 0 00:01 77   /dev/zero (deleted)"), FileKind::Memory);
+        assert_eq!(kind("1000-2000 rw-s 0 00:01 77   /memfd:x (deleted)"), FileKind::Memory);
+        assert_eq!(kind("1000-2000 rw-s 0 00:19 5    /dev/shm/a b"), FileKind::Memory);
+        assert_eq!(kind("1000-2000 rw-s 0 fe:00 12   /x/gone (deleted)"), FileKind::File);
+        assert_eq!(kind("1000-2000 rw-s 0 00:05 12   /dev/null"), FileKind::Device);
+    }
+
+    #[test]
+    fn own_memory_is_found() {
+        let here = 0;
+        let address = (&raw const here).expose_provenance() as u64;
+        let found = visit(|mapping| {
+            let is_it = mapping.start <= address && address < mapping.end;
+            is_it.then(|| mapping.allows(true) && mapping.kind() == FileKind::Memory)
+        });
+        assert_eq!(found, Some(Some(true)));
+    }
 }

@@ -9,7 +9,8 @@
 use crate::core::bulk::SLICE;
 use crate::core::request::Request;
 use crate::errno::Result;
-use crate::os::{self, Backing, Mapping, Populate};
+use crate::mappings;
+use crate::os::{self, FileKind, Populate};
 use crate::verbs::access;
 use std::ops::Range;
 
@@ -125,24 +126,26 @@ impl Plan {
         let end = request.address.saturating_add(request.length);
         let mut parts = [NOTHING; MOST_PARTS];
         let mut count = 0;
-        os::visit_mappings(|mapping| {
-            if mapping.range.end <= request.address {
-                return true;
+        mappings::visit(|mapping| {
+            if mapping.end <= request.address {
+                return None;
             }
-            if mapping.range.start >= end {
-                return false;
+            if mapping.start >= end {
+                return Some(());
             }
-            let Range { start, end } = mapping.range;
-            let how = how(&mapping, request.access);
+            let writable = mapping.allows(true);
+            let how = how(mapping.allows(false), writable, mapping.kind(), request.access);
             match parts[..count].last_mut() {
-                Some(last) if last.end == start && last.how == how => last.end = end,
-                _ if count == MOST_PARTS => return false,
+                Some(last) if last.end == mapping.start && last.how == how => {
+                    last.end = mapping.end;
+                }
+                _ if count == MOST_PARTS => return Some(()),
                 _ => {
-                    parts[count] = Part { start, end, how };
+                    parts[count] = Part { start: mapping.start, end: mapping.end, how };
                     count += 1;
                 }
             }
-            true
+            None
         });
         Self { parts }
     }
@@ -156,12 +159,14 @@ impl Plan {
 }
 
 /// As the registration would, but never so that a file or a device notices.
-fn how(mapping: &Mapping, access: u32) -> Option<Populate> {
+fn how(readable: bool, writable: bool, kind: FileKind, access: u32) -> Option<Populate> {
     let writes = access & access::LOCAL_WRITE != 0;
-    match (mapping.is_readable, mapping.is_writable, mapping.backing) {
-        (false, _, _) | (_, true, Backing::File) => None,
-        (true, true, _) if writes => Some(Populate::Write),
-        (true, ..) => Some(Populate::Read),
+    match kind {
+        _ if !readable => None,
+        FileKind::Device => None,
+        FileKind::File if writable => None,
+        _ if writes && writable => Some(Populate::Write),
+        _ => Some(Populate::Read),
     }
 }
 
@@ -186,21 +191,15 @@ mod tests {
 
     #[test]
     fn files_and_devices_are_never_written_to() {
-        let mapping = |is_readable, is_writable, backing| Mapping {
-            range: 0..4096,
-            is_readable,
-            is_writable,
-            backing,
-        };
+        use FileKind::{Device, File, Memory};
         let (read, write) = (0, access::LOCAL_WRITE);
-        let how = |mapping, access| how(&mapping, access);
-        assert_eq!(how(mapping(true, true, Backing::Anonymous), write), Some(Populate::Write));
-        assert_eq!(how(mapping(true, true, Backing::SharedMemory), write), Some(Populate::Write));
-        assert_eq!(how(mapping(true, true, Backing::Anonymous), read), Some(Populate::Read));
-        assert_eq!(how(mapping(true, false, Backing::Anonymous), write), Some(Populate::Read));
-        assert_eq!(how(mapping(true, false, Backing::File), read), Some(Populate::Read));
-        assert_eq!(how(mapping(true, true, Backing::File), write), None);
-        assert_eq!(how(mapping(true, true, Backing::File), read), None);
-        assert_eq!(how(mapping(false, false, Backing::Anonymous), write), None);
+        assert_eq!(how(true, true, Memory, write), Some(Populate::Write));
+        assert_eq!(how(true, true, Memory, read), Some(Populate::Read));
+        assert_eq!(how(true, false, Memory, write), Some(Populate::Read));
+        assert_eq!(how(true, false, File, read), Some(Populate::Read));
+        assert_eq!(how(true, true, File, write), None);
+        assert_eq!(how(true, true, File, read), None);
+        assert_eq!(how(true, false, Device, read), None);
+        assert_eq!(how(false, false, Memory, write), None);
     }
 }

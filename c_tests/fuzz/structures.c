@@ -8,6 +8,7 @@
 #include "../device.h"
 
 #include <limits.h>
+#include <stddef.h>
 
 /* What says that it is larger is a mistake to the library, which reads no more of it. */
 enum { LARGEST = 4096 };
@@ -61,7 +62,8 @@ static void engine_attr(struct input *input) {
 
     take(input, cpus, sizeof(cpus) - 1);
     cpus[sizeof(cpus) - 1] = '\0';
-    if (attr->size >= sizeof(*attr) && attr->size <= LARGEST) {
+    /* As of the first version, which had what is looked at here. */
+    if (attr->size >= offsetof(struct amr_engine_attr, flags) && attr->size <= LARGEST) {
         attr->cpus = attr->cpus != NULL ? cpus : NULL;
         /* Many threads and large queues take long, and are tried elsewhere. */
         if (attr->workers <= AMR_MAX_WORKERS)

@@ -16,21 +16,25 @@ pub enum FileKind {
     Device,
 }
 
-/// Looks at a path of `/proc/self/maps`. What is deleted or was never in a file
-/// system counts as memory, but for what drivers make (`anon_inode:`, `/dmabuf:`).
+/// What the kernel calls memory that was never in a file system: shared anonymous,
+/// memfd, System V, huge pages (mm/shmem.c, ipc/shm.c, fs/hugetlbfs/inode.c); and
+/// POSIX shared memory, which may be unlinked.
+const MEMORY: [&str; 5] = ["/dev/zero", "/memfd:", "/SYSV", "/anon_hugepage", "/dev/shm/"];
+
+/// Looks at a path of `/proc/self/maps`.
 pub fn file_kind(path: &str) -> FileKind {
     if path.starts_with("anon_inode:") || path.starts_with("/dmabuf:") {
         return FileKind::Device;
     }
-    if !path.starts_with('/') || path == "/dev/zero" {
+    if !path.starts_with('/') || MEMORY.iter().any(|memory| path.starts_with(memory)) {
         return FileKind::Memory;
     }
     match fs::metadata(path).map(|metadata| metadata.file_type()) {
         Ok(kind) if kind.is_char_device() || kind.is_block_device() => FileKind::Device,
-        Ok(_) if !is_on(path, &[libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC, RAMFS_MAGIC]) => {
-            FileKind::File
+        Ok(_) if is_on(path, &[libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC, RAMFS_MAGIC]) => {
+            FileKind::Memory
         }
-        _ => FileKind::Memory,
+        _ => FileKind::File,
     }
 }
 

@@ -7,7 +7,6 @@ mod event;
 mod file;
 mod fork;
 mod load;
-mod mappings;
 mod memory;
 mod numa;
 mod process;
@@ -20,7 +19,6 @@ pub use cpus::{CpuList, cpus_at_load, pin_current_thread, unbind_current_thread}
 pub use event::EventFd;
 pub use file::{FileKind, file_kind, is_on_hugetlbfs};
 pub use fork::{forks, watch_forks};
-pub use mappings::{Backing, Mapping, visit as visit_mappings};
 pub use memory::{MOST_PAGES, Populate, absent, advise_huge_pages, first_absent, populate};
 pub use numa::{adopt_policy, current_policy, learn_nodes};
 pub use process::{
