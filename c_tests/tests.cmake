@@ -18,6 +18,7 @@ set_source_files_properties(cplusplus.cpp PROPERTIES COMPILE_OPTIONS -std=c++11)
 
 # Requests and their queues.
 amr_c_test(batch PLACES sim softroce)
+amr_c_test(post_callback PLACES sim softroce)
 amr_c_test(iova PLACES sim softroce)
 amr_c_test(queue_full)
 amr_c_test(cq_full)

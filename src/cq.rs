@@ -2,7 +2,7 @@
 
 use crate::core::completions::Completions;
 use crate::core::engine::Cancel;
-use crate::core::request::{self, Completion, Delivery, Operation, Outcome, Request};
+use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
 use crate::core::ring::Closed;
 use crate::errno::{Errno, Result};
 use crate::ffi::cq::{AMR_MAX_CQ_CAPACITY, amr_wc};
@@ -12,14 +12,11 @@ use crate::host::{self, EngineHandle, Shared, pointer};
 use crate::log::{self, Level};
 use crate::os::EventFd;
 use crate::verbs::ibv_mr;
-use crate::{intake, lifecycle, os, verbs};
+use crate::{intake, lifecycle, verbs};
 use libc::c_int;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Requests that are checked, and then put into the queue in one go.
-const BATCH: usize = 64;
 
 /// `struct amr_cq`
 pub struct CqHandle {
@@ -153,41 +150,10 @@ impl CqHandle {
     /// # Safety
     /// The operands name NULL or live objects, as the opcodes say.
     pub unsafe fn post(&self, requests: &[amr_wr], taken: &mut usize) -> Result<()> {
-        for chunk in requests.chunks(BATCH) {
-            match chunk {
-                // SAFETY: the caller vouches for the operands.
-                [_] => unsafe { self.post_chunk::<1>(chunk, taken) }?,
-                // SAFETY: the same.
-                _ => unsafe { self.post_chunk::<BATCH>(chunk, taken) }?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes at most `N` work requests until one is refused.
-    ///
-    /// # Safety
-    /// As for [`post`](Self::post).
-    unsafe fn post_chunk<const N: usize>(&self, chunk: &[amr_wr], taken: &mut usize) -> Result<()> {
-        let submitted = os::monotonic_ns();
-        let mut batch = [[0; request::WORDS]; N];
-        let mut valid = 0;
-        let mut refused = Ok(());
-        for wr in chunk {
-            // SAFETY: the caller vouches for the operands.
-            match unsafe { intake::work_request(wr) } {
-                Ok(request) => {
-                    batch[valid] = self.address(request, wr.wr_id, submitted).encode();
-                    valid += 1;
-                }
-                Err(error) => {
-                    refused = Err(error);
-                    break;
-                }
-            }
-        }
-        self.submit(&batch[..valid], taken)?;
-        refused
+        let address =
+            |request| Request { delivery: Delivery::Queue, owner: self.owner(), ..request };
+        // SAFETY: the caller vouches for the operands.
+        unsafe { intake::work_requests(requests, address, |batch| self.submit(batch, taken)) }
     }
 
     /// Cancels a queued request.
@@ -202,7 +168,7 @@ impl CqHandle {
     }
 
     /// All of the batch or `EAGAIN`; a place for each completion first.
-    fn submit(&self, batch: &[[u64; request::WORDS]], taken: &mut usize) -> Result<()> {
+    fn submit(&self, batch: &[[u64; WORDS]], taken: &mut usize) -> Result<()> {
         let places = self.completions.reserve(batch.len());
         let submitted = self.engine.core.submit(&batch[..places]);
         let accepted = *submitted.as_ref().unwrap_or(&0);
@@ -215,17 +181,14 @@ impl CqHandle {
         }
     }
 
-    fn address(&self, request: Request, wr_id: u64, submitted: u64) -> Request {
-        Request { delivery: Delivery::Queue, owner: self.owner(), tag: wr_id, submitted, ..request }
-    }
-
     /// What the requests of this queue know it by.
     fn owner(&self) -> u64 {
         std::ptr::from_ref(self).expose_provenance() as u64
     }
 }
 
-fn to_wc(completion: &Completion) -> amr_wc {
+/// As C reads it.
+pub fn to_wc(completion: &Completion) -> amr_wc {
     let Outcome { status, diag, diag_arg, region } = completion.outcome;
     amr_wc {
         wr_id: completion.tag,

@@ -2,14 +2,16 @@
 
 use crate::config::{self, Config};
 use crate::core::engine::{Engine, Host};
-use crate::core::request::{Completion, Delivery, Operation, Outcome, Request};
+use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
 use crate::core::ring::Closed;
-use crate::cq::CqHandle;
+use crate::cq::{self, CqHandle};
 use crate::errno::{Errno, Result};
+use crate::ffi::cq::amr_wc;
 use crate::ffi::info::amr_stats;
+use crate::ffi::post::amr_wr;
 use crate::log::{self, Level};
 use crate::verbs::{self, ibv_mr, ibv_pd};
-use crate::{default_engine, diagnose, lifecycle, os};
+use crate::{default_engine, diagnose, intake, lifecycle, os};
 use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -232,12 +234,70 @@ impl Callback {
     }
 }
 
+/// A callback of the application that gets a whole completion.
+#[derive(Clone, Copy)]
+pub struct CompletionCallback(unsafe extern "C" fn(*const amr_wc));
+
+impl CompletionCallback {
+    /// What the application gave.
+    pub fn new(function: unsafe extern "C" fn(*const amr_wc)) -> Self {
+        Self(function)
+    }
+
+    fn address(&self, request: Request) -> Request {
+        Request {
+            delivery: Delivery::CompletionCallback,
+            owner: (self.0 as *const ()).expose_provenance() as u64,
+            ..request
+        }
+    }
+
+    fn of(request: &Request) -> Self {
+        let function = std::ptr::with_exposed_provenance::<()>(request.owner as usize);
+        // SAFETY: address() made the number of a function of this type.
+        Self(unsafe {
+            std::mem::transmute::<*const (), unsafe extern "C" fn(*const amr_wc)>(function)
+        })
+    }
+
+    fn call(&self, completion: &Completion) {
+        // SAFETY: the application gave the function for this call.
+        unsafe { (self.0)(&cq::to_wc(completion)) };
+    }
+}
+
 /// Submits a request whose completion is a callback.
 pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
     let request = Request { submitted: os::monotonic_ns(), ..callback.address(request) };
-    match engine.shared.core.submit(&[request.encode()]) {
-        Ok(0) => Err(Errno::EAGAIN),
-        Ok(_) => Ok(()),
+    submit(engine, &[request.encode()]).map(|_| ())
+}
+
+/// Takes work requests whose completions are callbacks, until one is refused;
+/// `taken` counts them.
+///
+/// # Safety
+/// The operands name NULL or live objects, as the opcodes say.
+pub unsafe fn post_callback(
+    engine: &EngineHandle,
+    requests: &[amr_wr],
+    callback: CompletionCallback,
+    taken: &mut usize,
+) -> Result<()> {
+    let address = |request| callback.address(request);
+    let submit = |batch: &[[u64; WORDS]]| {
+        let accepted = submit(engine, batch)?;
+        *taken += accepted;
+        if accepted < batch.len() { Err(Errno::EAGAIN) } else { Ok(()) }
+    };
+    // SAFETY: the caller vouches for the operands.
+    unsafe { intake::work_requests(requests, address, submit) }
+}
+
+/// Takes as many requests as there is room for, one at least, or `EAGAIN`.
+fn submit(engine: &EngineHandle, requests: &[[u64; WORDS]]) -> Result<usize> {
+    match engine.shared.core.submit(requests) {
+        Ok(0) if !requests.is_empty() => Err(Errno::EAGAIN),
+        Ok(accepted) => Ok(accepted),
         Err(Closed) => Err(Errno::ESHUTDOWN),
     }
 }
@@ -312,6 +372,7 @@ impl Host for Verbs {
     fn deliver(&self, request: &Request, completion: &Completion) {
         match request.delivery {
             Delivery::Callback => Callback::of(request).call(&completion.outcome),
+            Delivery::CompletionCallback => CompletionCallback::of(request).call(completion),
             Delivery::Queue => {
                 let queue: *const CqHandle = pointer(request.owner);
                 // SAFETY: a completion queue is not freed while a request of it

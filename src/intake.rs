@@ -1,11 +1,14 @@
 //! From the caller's arguments to a request: the checks at submit.
 
-use crate::core::request::{Delivery, Operation, Request};
+use crate::core::request::{Delivery, Operation, Request, WORDS};
 use crate::errno::{Errno, Result};
 use crate::ffi::post::{AMR_OP_DEREG_MR, AMR_OP_REG_MR, AMR_WR_IOVA, amr_wr};
 use crate::os;
 use crate::verbs::{access, ibv_mr, ibv_pd};
 use libc::c_void;
+
+/// Requests that are checked, and then put into the queue in one go.
+const BATCH: usize = 64;
 
 /// A registration, if nothing is wrong that can be seen without the device.
 pub fn register(
@@ -45,6 +48,58 @@ pub unsafe fn deregister(mr: *mut ibv_mr) -> Result<Request> {
         length: region.length as u64,
         ..blank(Operation::Deregister)
     })
+}
+
+/// Checks work requests until one is wrong, and submits those before it in
+/// batches. `address` says whom to tell of a request.
+///
+/// # Safety
+/// The operands name NULL or live objects, as the opcodes say.
+pub unsafe fn work_requests(
+    requests: &[amr_wr],
+    address: impl Fn(Request) -> Request,
+    mut submit: impl FnMut(&[[u64; WORDS]]) -> Result<()>,
+) -> Result<()> {
+    for chunk in requests.chunks(BATCH) {
+        match chunk {
+            // SAFETY: the caller vouches for the operands.
+            [_] => unsafe { submit_chunk::<1>(chunk, &address, &mut submit) }?,
+            // SAFETY: the same.
+            _ => unsafe { submit_chunk::<BATCH>(chunk, &address, &mut submit) }?,
+        }
+    }
+    Ok(())
+}
+
+/// The same for at most `N` work requests.
+///
+/// # Safety
+/// As for [`work_requests`].
+unsafe fn submit_chunk<const N: usize>(
+    chunk: &[amr_wr],
+    address: &impl Fn(Request) -> Request,
+    submit: &mut impl FnMut(&[[u64; WORDS]]) -> Result<()>,
+) -> Result<()> {
+    let submitted = os::monotonic_ns();
+    let mut batch = [[0; WORDS]; N];
+    let mut valid = 0;
+    let mut refused = Ok(());
+    for wr in chunk {
+        // SAFETY: the caller vouches for the operands.
+        match unsafe { work_request(wr) } {
+            Ok(request) => {
+                let request = Request { tag: wr.wr_id, submitted, ..request };
+                batch[valid] = address(request).encode();
+                valid += 1;
+            }
+            Err(error) => {
+                refused = Err(error);
+                break;
+            }
+        }
+    }
+    submit(&batch[..valid])?;
+    refused
 }
 
 /// What a work request asks for.

@@ -14,11 +14,14 @@ pub enum Operation {
 
 /// How the completion reaches the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Delivery {
     /// A call of the function `owner` with `tag`.
-    Callback,
+    Callback = 0,
     /// A completion on the queue `owner` with `tag`.
-    Queue,
+    Queue = 1,
+    /// A call of the function `owner` with a completion with `tag`.
+    CompletionCallback = 2,
 }
 
 /// One request.
@@ -51,16 +54,15 @@ pub struct Request {
 /// Words of one request.
 pub const WORDS: usize = 8;
 
-const QUEUE_BIT: u64 = 1 << 8;
+const DELIVERY_SHIFT: u32 = 8;
 const ATTEMPTS_SHIFT: u32 = 16;
 const ACCESS_SHIFT: u32 = 32;
 
 impl Request {
     /// As words.
     pub fn encode(&self) -> [u64; WORDS] {
-        let delivery = if self.delivery == Delivery::Queue { QUEUE_BIT } else { 0 };
         let first = self.operation as u64
-            | delivery
+            | (self.delivery as u64) << DELIVERY_SHIFT
             | u64::from(self.attempts) << ATTEMPTS_SHIFT
             | u64::from(self.access) << ACCESS_SHIFT;
         [first, self.owner, self.tag, self.pd, self.address, self.length, self.iova, self.submitted]
@@ -74,7 +76,11 @@ impl Request {
                 1 => Operation::Register,
                 _ => Operation::Deregister,
             },
-            delivery: if first & QUEUE_BIT != 0 { Delivery::Queue } else { Delivery::Callback },
+            delivery: match (first >> DELIVERY_SHIFT) as u8 {
+                0 => Delivery::Callback,
+                1 => Delivery::Queue,
+                _ => Delivery::CompletionCallback,
+            },
             attempts: (first >> ATTEMPTS_SHIFT) as u8,
             access: (first >> ACCESS_SHIFT) as u32,
             owner,
