@@ -70,6 +70,12 @@ amr_c_test(fork_child PLACES sim softroce NOT_UNDER address thread)
 amr_c_test(fork_busy NOT_UNDER thread)
 amr_c_test(process_exit TIMEOUT 180 NOT_UNDER valgrind)
 
+# The C++ layer.
+amr_c_test(cpp_error)
+amr_c_test(cpp_context)
+amr_c_test(cpp_region)
+amr_c_test(cpp_manager)
+
 # As above, but for a program that is not linked with libamr.
 add_executable(test_dlopen dlopen.c)
 set_target_properties(test_dlopen PROPERTIES OUTPUT_NAME dlopen)
