@@ -75,6 +75,7 @@ class Bench {
 };
 
 void run_burst(const Bench &bench);
+void run_futures(const Bench &bench);
 void run_idle(const Bench &bench);
 void run_batch(const Bench &bench);
 void run_memory(const Bench &bench);
