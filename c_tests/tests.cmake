@@ -75,6 +75,11 @@ amr_c_test(cpp_error)
 amr_c_test(cpp_context)
 amr_c_test(cpp_region)
 amr_c_test(cpp_manager)
+amr_c_test(cpp_queue)
+amr_c_test(cpp_order)
+amr_c_test(cpp_no_memory)
+amr_c_test(cpp_coroutine)
+set_target_properties(test_cpp_coroutine PROPERTIES CXX_STANDARD 20)
 
 # As above, but for a program that is not linked with libamr.
 add_executable(test_dlopen dlopen.c)

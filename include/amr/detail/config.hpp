@@ -19,6 +19,18 @@
 #include <span>
 #endif
 
+// AddressSanitizer finds a use of freed memory only if that is not used again.
+#if defined(__SANITIZE_ADDRESS__)
+#define AMR_REUSES_MEMORY 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define AMR_REUSES_MEMORY 0
+#endif
+#endif
+#if !defined(AMR_REUSES_MEMORY)
+#define AMR_REUSES_MEMORY 1
+#endif
+
 // Defined where co_await works; clang has it from version 17 on.
 #if defined(__cpp_impl_coroutine)
 #define AMR_HAS_COROUTINES 1

@@ -120,7 +120,7 @@ class await_request final : public request {
     MemoryRegion result() {
         if (wc_.status != 0)
             throw error(wc_);
-        return std::move(place_.region);
+        return std::move(place_);
     }
 
   private:

@@ -4,6 +4,7 @@
 #define AMR_DETAIL_MANAGER_HPP
 
 #include "access.hpp"
+#include "block.hpp"
 #include "buffer.hpp"
 #include "config.hpp"
 #include "context.hpp"
@@ -31,23 +32,18 @@ using shared_region = std::shared_ptr<MemoryRegion>;
 
 namespace detail {
 
-// A registration with a promise: the one allocation of a request besides those of its promise. The
-// region that the user gets is a part of it.
-template <typename Result> class future_request : public request {
+// A registration with a promise, all in one block; it becomes the region that the user gets.
+template <typename Result> class future_request : public request, public region_place {
   public:
-    // Of the memory of `self`, which then keeps itself alive until it is complete or refused.
+    // `self` then keeps itself alive until it is complete or refused.
     template <typename Request> static Request &hold(std::shared_ptr<Request> self) noexcept {
         Request &held = *self;
-        held.held_ = shared_region(self, &held.place_.region);
+        held.held_ = std::move(self);
         return held;
     }
 
     std::future<Result> future() {
         return promise_.get_future();
-    }
-
-    ibv_pd *pd() const noexcept {
-        return place_.pd();
     }
 
     // Nobody will complete it; the caller goes on holding it.
@@ -62,10 +58,12 @@ template <typename Result> class future_request : public request {
     }
 
   protected:
-    explicit future_request(std::shared_ptr<context_core> context) : place_(std::move(context)) {}
+    template <typename Allocator>
+    future_request(const Allocator &allocator, std::shared_ptr<context_core> context)
+        : region_place(std::move(context)), promise_(std::allocator_arg, allocator) {}
+
     ~future_request() = default;
 
-    region_place place_;
     shared_region held_;
     std::promise<Result> promise_;
 };
@@ -73,13 +71,14 @@ template <typename Result> class future_request : public request {
 // The future brings the region.
 class region_request final : public future_request<shared_region> {
   public:
-    explicit region_request(std::shared_ptr<context_core> context)
-        : future_request<shared_region>(std::move(context)) {}
+    template <typename Allocator>
+    region_request(const Allocator &allocator, std::shared_ptr<context_core> context)
+        : future_request<shared_region>(allocator, std::move(context)) {}
 
     void complete(const amr_wc &wc) noexcept override {
         shared_region region = std::move(held_);
         std::promise<shared_region> promise = std::move(promise_);
-        place_.fill(wc.mr);
+        fill(wc.mr);
         if (wc.status == 0)
             promise.set_value(std::move(region));
         else
@@ -91,23 +90,35 @@ template <typename Call>
 using result_of_call =
     decltype(std::declval<typename std::decay<Call>::type &>()(std::declval<shared_region>()));
 
-template <typename Result, typename Call>
-void fulfil(std::promise<Result> &promise, Call &call, const shared_region &region) {
-    promise.set_value(call(region));
-}
+// What a callable returned, until its promise is told.
+template <typename Result> struct call_result {
+    template <typename Call>
+    call_result(Call &call, const shared_region &region) : value(call(region)) {}
 
-template <typename Call>
-void fulfil(std::promise<void> &promise, Call &call, const shared_region &region) {
-    call(region);
-    promise.set_value();
-}
+    void fulfil(std::promise<Result> &promise) {
+        promise.set_value(std::forward<Result>(value));
+    }
+
+    Result value;
+};
+
+template <> struct call_result<void> {
+    template <typename Call> call_result(Call &call, const shared_region &region) {
+        call(region);
+    }
+
+    void fulfil(std::promise<void> &promise) {
+        promise.set_value();
+    }
+};
 
 // The future brings what a callable makes of the region.
 template <typename Result, typename Call> class call_request final : public future_request<Result> {
   public:
-    template <typename Argument>
-    call_request(std::shared_ptr<context_core> context, Argument &&call)
-        : future_request<Result>(std::move(context)), call_(std::forward<Argument>(call)) {}
+    template <typename Allocator, typename Argument>
+    call_request(const Allocator &allocator, std::shared_ptr<context_core> context, Argument &&call)
+        : future_request<Result>(allocator, std::move(context)),
+          call_(std::forward<Argument>(call)) {}
 
     ~call_request() {
         if (!is_complete_)
@@ -115,23 +126,35 @@ template <typename Result, typename Call> class call_request final : public futu
     }
 
     void complete(const amr_wc &wc) noexcept override {
-        const shared_region region = std::move(this->held_);
+        shared_region region = std::move(this->held_);
         std::promise<Result> promise = std::move(this->promise_);
-        this->place_.fill(wc.mr);
-        try {
-            if (wc.status == 0)
-                fulfil(promise, call_, region);
-            else
-                promise.set_exception(failure(wc));
-        } catch (...) {
-            promise.set_exception(std::current_exception());
+        this->fill(wc.mr);
+        std::exception_ptr thrown;
+        if (wc.status != 0) {
+            thrown = failure(wc);
+        } else {
+            try {
+                call_result<Result> result(call_, region);
+                let_go(region);
+                result.fulfil(promise);
+                return;
+            } catch (...) {
+                thrown = std::current_exception();
+            }
         }
-        // The region may live on for long; what the callable holds should not.
-        is_complete_ = true;
-        call_.~Call();
+        if (region)
+            let_go(region);
+        promise.set_exception(thrown);
     }
 
   private:
+    // Before anybody hears of the end: of what the callable holds, of the region, and of itself.
+    void let_go(shared_region &region) noexcept {
+        is_complete_ = true;
+        call_.~Call();
+        region.reset();
+    }
+
     union {
         Call call_;
     };
@@ -154,9 +177,10 @@ class batch {
             next().refuse();
     }
 
-    void add(const std::shared_ptr<context_core> &context, const buffer &memory, access rights) {
+    void add(block_pool &pool, const std::shared_ptr<context_core> &context, const buffer &memory,
+             access rights) {
         memory.check(rights);
-        region_request &request = region_request::hold(std::make_shared<region_request>(context));
+        auto &request = region_request::hold(make_in_block<region_request>(pool, context));
         // There is room for both.
         futures_.push_back(request.future());
         wrs_.push_back(
@@ -215,7 +239,8 @@ class AsyncMRManager {
     // `workers` and `queue_depth`: see Engine.
     explicit AsyncMRManager(const RDMAContext &context, unsigned workers = 0,
                             unsigned queue_depth = 0)
-        : context_(context.core()), engine_(workers, queue_depth) {}
+        : context_(context.core()), engine_(workers, queue_depth),
+          pool_(new detail::block_pool(engine_.stats().queue_depth)) {}
 
     AsyncMRManager(AsyncMRManager &&) noexcept = default;
 
@@ -223,6 +248,7 @@ class AsyncMRManager {
         AsyncMRManager taken(std::move(other));
         std::swap(context_, taken.context_);
         std::swap(engine_, taken.engine_);
+        std::swap(pool_, taken.pool_);
         return *this;
     }
 
@@ -238,8 +264,8 @@ class AsyncMRManager {
     AMR_NODISCARD std::future<shared_region> register_memory(void *addr, std::size_t length,
                                                              access rights) {
         amr_engine *engine = engine_.native();
-        auto &request =
-            detail::region_request::hold(std::make_shared<detail::region_request>(context_));
+        auto &request = detail::region_request::hold(
+            detail::make_in_block<detail::region_request>(*pool_, context_));
         std::future<shared_region> future = request.future();
         post(engine, request, addr, length, rights);
         return future;
@@ -259,8 +285,8 @@ class AsyncMRManager {
                                                       Call &&call) {
         using request_type = detail::call_request<Result, typename std::decay<Call>::type>;
         amr_engine *engine = engine_.native();
-        auto &request =
-            request_type::hold(std::make_shared<request_type>(context_, std::forward<Call>(call)));
+        auto &request = request_type::hold(
+            detail::make_in_block<request_type>(*pool_, context_, std::forward<Call>(call)));
         std::future<Result> future = request.future();
         post(engine, request, addr, length, rights);
         return future;
@@ -286,7 +312,7 @@ class AsyncMRManager {
         const auto last = end(buffers);
         detail::batch batch(static_cast<std::size_t>(std::distance(begin(buffers), last)));
         for (auto memory = begin(buffers); memory != last; ++memory)
-            batch.add(context_, *memory, rights);
+            batch.add(*pool_, context_, *memory, rights);
         return batch.post(engine);
     }
 
@@ -338,6 +364,7 @@ class AsyncMRManager {
 
     std::shared_ptr<detail::context_core> context_;
     Engine engine_;
+    detail::pool_owner pool_;
 };
 
 } // namespace amr

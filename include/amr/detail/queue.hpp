@@ -145,7 +145,7 @@ class Completion {
             return;
         detail::region_place place(context);
         place.fill(wc.mr);
-        region_ = std::move(place.region);
+        region_ = std::move(place);
     }
 
     amr_wc wc_ = {};

@@ -246,22 +246,20 @@ namespace detail {
 
 // Where the region of a registration comes to be. It is made before the request is posted, so that
 // nothing can fail once there is a region.
-class region_place {
+class region_place : public MemoryRegion {
   public:
     explicit region_place(std::shared_ptr<context_core> context) noexcept {
-        region.context_ = std::move(context);
+        context_ = std::move(context);
     }
 
     ibv_pd *pd() const noexcept {
-        return region.context_->pd;
+        return context_->pd;
     }
 
     // `mr` is NULL after a failure.
     void fill(ibv_mr *mr) noexcept {
-        region.mr_ = mr;
+        mr_ = mr;
     }
-
-    MemoryRegion region;
 };
 
 } // namespace detail
