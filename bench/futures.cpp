@@ -42,6 +42,34 @@ template <typename Region, typename Submit> class FutureBurst {
     Submit submit_;
 };
 
+// Futures and nothing else: promises that one thread makes, keeps and asks for. What any design
+// that gives std::future takes at least.
+class PromiseBurst {
+  public:
+    explicit PromiseBurst(std::size_t count) : promises_(count), futures_(count), regions_(count) {}
+
+    void submit(std::size_t i) {
+        std::promise<amr::shared_region> promise;
+        futures_[i] = promise.get_future();
+        promises_[i] = std::move(promise);
+    }
+
+    Clock::time_point wait() {
+        for (std::promise<amr::shared_region> &promise : promises_)
+            promise.set_value(nullptr);
+        for (std::size_t i = 0; i < futures_.size(); i++)
+            regions_[i] = futures_[i].get();
+        return Clock::now();
+    }
+
+    void finish() {}
+
+  private:
+    std::vector<std::promise<amr::shared_region>> promises_;
+    std::vector<std::future<amr::shared_region>> futures_;
+    std::vector<amr::shared_region> regions_;
+};
+
 template <typename Region, typename Submit>
 FutureBurst<Region, Submit> burst(std::size_t count, Submit submit) {
     return {count, submit};
@@ -64,11 +92,12 @@ void run_futures(const Bench &bench) {
     };
     using Pooled = DocumentPool::Region;
 
-    Cost cost_manager, cost_pool;
+    Cost cost_manager, cost_pool, cost_promise;
     Series submit_manager, submit_pool;
     bench.rounds("round", [&] {
         measure_cost(burst<amr::shared_region>(count, through_manager), count, cost_manager);
         measure_cost(burst<Pooled>(count, through_pool), count, cost_pool);
+        measure_cost(PromiseBurst(count), count, cost_promise);
         submit_manager.add(submit_time(burst<amr::shared_region>(count, through_manager), count));
         submit_pool.add(submit_time(burst<Pooled>(count, through_pool), count));
     });
@@ -82,11 +111,16 @@ void run_futures(const Bench &bench) {
                {"AsyncMRManager", cost_manager.processor},
                Contestant{"the lecture's", cost_pool.processor},
                std::nullopt});
+    bench.add({"std::promise alone, each",
+               "ns",
+               {"in one thread", cost_promise.processor},
+               std::nullopt,
+               std::nullopt});
     bench.add({"99th percentile of the submit call",
                "ns",
                {"AsyncMRManager", submit_manager},
                Contestant{"the lecture's", submit_pool},
-               bench.ratio_at_most(submit_limit)});
+               bench.undisturbed_ratio_at_most(submit_limit)});
 }
 
 } // namespace bench

@@ -25,6 +25,13 @@ class block {
     block(const block &) = delete;
     block &operator=(const block &) = delete;
 
+    // It will be written to soon, and has left the caches since it was used.
+    void prefetch() const noexcept {
+        const auto *line = reinterpret_cast<const unsigned char *>(this);
+        for (std::size_t i = 0; i < sizeof(*this); i += 64)
+            __builtin_prefetch(line + i, 1);
+    }
+
     // What has no room in the block comes from the heap.
     void *allocate(std::size_t size) {
         const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
@@ -87,6 +94,8 @@ class block_pool {
             taken = free_;
             if (taken != nullptr)
                 free_ = taken->next_;
+            if (free_ != nullptr)
+                free_->prefetch();
             is_taking_.store(false, std::memory_order_release);
         }
         return taken != nullptr ? taken : make();
