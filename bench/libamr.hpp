@@ -15,8 +15,9 @@
 
 namespace bench {
 
-// Workers of every pool that is compared with another: the default engine's too.
-constexpr unsigned pool_workers = 2;
+// Workers of every pool that is compared with another: the default engine's too. Registrations
+// block in the kernel and the device, so pools for them have more threads than there are CPUs.
+constexpr unsigned pool_workers = 8;
 
 // Throws if it is an errno value.
 inline void check(int error, const char *what) {

@@ -67,6 +67,7 @@ impl EngineHandle {
     /// Makes an engine and starts its workers.
     pub fn start(config: &Config) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        os::calibrate_stamps();
         let workers = config.workers as usize;
         let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
         let generation = lifecycle::generation();
@@ -268,7 +269,7 @@ impl CompletionCallback {
 
 /// Submits a request whose completion is a callback.
 pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
-    let request = Request { submitted: os::monotonic_ns(), ..callback.address(request) };
+    let request = Request { submitted: os::stamp_ns(), ..callback.address(request) };
     submit(engine, &[request.encode()]).map(|_| ())
 }
 
@@ -360,6 +361,10 @@ impl Host for Verbs {
 
     fn now(&self) -> u64 {
         os::monotonic_ns()
+    }
+
+    fn stamp(&self) -> u64 {
+        os::stamp_ns()
     }
 
     fn execute(&self, request: &Request) -> Outcome {

@@ -80,7 +80,7 @@ unsafe fn submit_chunk<const N: usize>(
     address: &impl Fn(Request) -> Request,
     submit: &mut impl FnMut(&[[u64; WORDS]]) -> Result<()>,
 ) -> Result<()> {
-    let submitted = os::monotonic_ns();
+    let submitted = os::stamp_ns();
     let mut batch = [[0; WORDS]; N];
     let mut valid = 0;
     let mut refused = Ok(());

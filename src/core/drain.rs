@@ -22,8 +22,8 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// A request is over. Call after a read-modify-write operation on what a
-    /// waiter looks at, or a fence.
+    /// A request is over. Call after a full fence, which comes after the change
+    /// that a waiter looks for.
     pub fn progress(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             // A waiter holds the lock from its look until it sleeps.

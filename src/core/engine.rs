@@ -22,6 +22,8 @@ use std::time::Duration;
 pub trait Host: Send + Sync {
     /// A clock that never goes back, in nanoseconds.
     fn now(&self) -> u64;
+    /// A cheaper clock in nanoseconds, for differences only.
+    fn stamp(&self) -> u64;
     /// Performs a request: the blocking verbs call.
     fn execute(&self, request: &Request) -> Outcome;
     /// Hands a completion to its owner.
@@ -225,32 +227,42 @@ impl<H: Host> Engine<H> {
     /// The life of the worker `index`: performs requests until the engine ends.
     pub fn work(&self, index: usize) {
         self.idle.enter(index);
-        let mut ended = self.host.now();
+        let mut ended = self.host.stamp();
+        let mut search_pays = false;
         loop {
             // With more to do at once, the end of one request is the start of the
             // next: reading the clock costs as much as all else.
             let (request, started) = match self.take(index) {
                 Some(request) => (request, ended),
-                None => match self.next(index) {
-                    Some(request) => (request, self.host.now()),
-                    None => return,
-                },
+                None => {
+                    fence(Ordering::SeqCst);
+                    self.drain.progress();
+                    match self.next(index, &mut search_pays) {
+                        Some(request) => (request, self.host.stamp()),
+                        None => return,
+                    }
+                }
             };
+            // The end of the request before; the begin of this one made a fence.
+            self.drain.progress();
             ended = self.serve(index, &request, started);
             if self.host.is_child() {
                 // A callback has forked and returned in the child, too.
                 return;
             }
             self.workers[index].record.end();
-            self.drain.progress();
         }
     }
 
     /// The next request for a worker that found none and may sleep for it;
-    /// `None`: the end.
-    fn next(&self, index: usize) -> Option<Request> {
+    /// `None`: the end. `search_pays`: whether a search would have found the last
+    /// one that it got here. (One that shares its CPU with a caller who asks now
+    /// and then would only keep him from it.)
+    fn next(&self, index: usize, search_pays: &mut bool) -> Option<Request> {
+        let idle_since = self.host.stamp();
         let alone = self.idle.begin_search();
-        let mut found = if alone && self.spins { self.search(index) } else { None };
+        let searches = alone && self.spins && *search_pays;
+        let mut found = if searches { self.search(index) } else { None };
         while found.is_none() && !self.is_finished() {
             let due = self.retries.next_due();
             let timeout = due.map(|due| Duration::from_nanos(due.saturating_sub(self.host.now())));
@@ -260,6 +272,9 @@ impl<H: Host> Engine<H> {
             found = self.take(index);
         }
         self.idle.end_search();
+        if let Some(request) = &found {
+            *search_pays = request.submitted.saturating_sub(idle_since) < SEARCH_NS;
+        }
         if found.is_none() {
             // The others may sleep while this one took what was left.
             self.idle.wake_all();
@@ -308,7 +323,7 @@ impl<H: Host> Engine<H> {
         if is_transient(outcome.status) && self.retries.add(request, self.host.now()) {
             // Some other worker may be free when it is due.
             self.idle.wake_one();
-            return self.host.now();
+            return self.host.stamp();
         }
         if self.is_halted() {
             return started;
@@ -327,7 +342,7 @@ impl<H: Host> Engine<H> {
         if request.delivery != Delivery::Queue {
             self.deliver(request, &completion);
         }
-        let ended = self.host.now();
+        let ended = self.host.stamp();
         completion.busy_ns = ended.saturating_sub(started);
         worker.counters.update(|totals| totals.add_times(&completion));
         if request.delivery == Delivery::Queue {
@@ -352,7 +367,7 @@ impl<H: Host> Engine<H> {
             tag: request.tag,
             operation: request.operation,
             outcome: not_done(request, libc::ECANCELED),
-            queued_ns: self.host.now().saturating_sub(request.submitted),
+            queued_ns: self.host.stamp().saturating_sub(request.submitted),
             busy_ns: 0,
         };
         let mut totals = lock(&self.others);

@@ -252,6 +252,9 @@ impl Host for Ledger {
     fn now(&self) -> u64 {
         0
     }
+    fn stamp(&self) -> u64 {
+        0
+    }
     fn is_child(&self) -> bool {
         false
     }

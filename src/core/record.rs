@@ -1,10 +1,10 @@
 //! What each worker is doing, for those who look for a request.
 //!
-//! All changes of the state, and a reader's look at it, are read-modify-write
-//! operations: of a worker and a reader whichever comes second sees all that the
-//! other did before. So either a reader sees how far the worker is, or the worker
-//! sees what the reader did before it looked: halted the engine, or said that it
-//! waits.
+//! A worker that begins with a request says so and then makes a full fence; a
+//! reader makes one before it looks. So either the reader sees the request, or the
+//! worker sees after its fence what the reader did before: halted the engine, or
+//! said that it waits. One fence for each request is all that a worker pays: what
+//! it has to tell about the end of one, it tells after the begin of the next.
 
 #![forbid(unsafe_code)]
 
@@ -50,6 +50,7 @@ impl Record {
             to.store(*from, Ordering::Relaxed);
         }
         self.enter(RUNNING);
+        fence(Ordering::SeqCst);
     }
 
     /// The worker delivers the completion from now on.
@@ -57,7 +58,8 @@ impl Record {
         self.enter(DELIVERING);
     }
 
-    /// The worker has done with the request, also with its owner.
+    /// The worker has done with the request, also with its owner. No fence: the
+    /// next begin() makes one.
     pub fn end(&self) {
         self.enter(ENDED | IDLE);
     }
@@ -65,13 +67,14 @@ impl Record {
     /// Only the worker changes the state, so it knows what it is.
     fn enter(&self, phase: u64) {
         let ended = self.state.load(Ordering::Relaxed) & !PHASE_MASK;
-        self.state.swap(ended + phase, Ordering::AcqRel);
+        self.state.store(ended + phase, Ordering::Release);
     }
 
     /// What the worker is doing.
     pub fn read(&self) -> Option<(Phase, Request)> {
+        fence(Ordering::SeqCst);
         loop {
-            let before = self.state.fetch_or(0, Ordering::AcqRel);
+            let before = self.state.load(Ordering::Acquire);
             let phase = match before & PHASE_MASK {
                 IDLE => return None,
                 RUNNING => Phase::Running,

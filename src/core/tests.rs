@@ -270,6 +270,9 @@ impl Host for World {
     fn is_child(&self) -> bool {
         false
     }
+    fn stamp(&self) -> u64 {
+        self.now()
+    }
     fn now(&self) -> u64 {
         match &self.time {
             Some(time) => time.load(Ordering::SeqCst),
