@@ -75,6 +75,7 @@ pub unsafe fn work_requests(
 ///
 /// # Safety
 /// As for [`work_requests`].
+#[inline]
 unsafe fn submit_chunk<const N: usize>(
     chunk: &[amr_wr],
     address: &impl Fn(Request) -> Request,
@@ -106,7 +107,8 @@ unsafe fn submit_chunk<const N: usize>(
 ///
 /// # Safety
 /// Its operand names NULL or live objects, as its opcode says.
-pub unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
+#[inline]
+unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
     // SAFETY: all of the union is numbers and pointers: any bytes are a value.
     let words = unsafe { wr.op.reserved };
     match wr.opcode {
@@ -114,7 +116,9 @@ pub unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
             let [pd, addr, length, iova, access, rest @ ..] = words;
             let with_iova = wr.flags == AMR_WR_IOVA;
             let access = u32::try_from(access).map_err(|_| Errno::EINVAL)?;
-            if !(with_iova || wr.flags == 0 && iova == 0) || rest.iter().any(|&word| word != 0) {
+            if !(with_iova || wr.flags == 0 && iova == 0)
+                || rest.iter().fold(0, |all, word| all | word) != 0
+            {
                 return Err(Errno::EINVAL);
             }
             register(
@@ -127,7 +131,7 @@ pub unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
         }
         AMR_OP_DEREG_MR => {
             let [mr, rest @ ..] = words;
-            if wr.flags != 0 || rest.iter().any(|&word| word != 0) {
+            if wr.flags != 0 || rest.iter().fold(0, |all, word| all | word) != 0 {
                 return Err(Errno::EINVAL);
             }
             // SAFETY: the caller gives NULL or a live region.
