@@ -77,7 +77,7 @@ amr_c_test(cpp_region)
 amr_c_test(cpp_manager)
 amr_c_test(cpp_queue)
 amr_c_test(cpp_order TIMEOUT 120)
-amr_c_test(cpp_no_memory)
+amr_c_test(cpp_no_memory NOT_UNDER valgrind)
 amr_c_test(cpp_coroutine)
 set_target_properties(test_cpp_coroutine PROPERTIES CXX_STANDARD 20)
 
