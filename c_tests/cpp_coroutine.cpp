@@ -194,6 +194,23 @@ void check_end_of_loop(amr::AsyncMRManager &manager) {
     reset_sim();
 }
 
+// The same for one that awaits on it again then.
+void check_again_at_the_end(amr::AsyncMRManager &manager) {
+    int count = 0;
+    std::optional<Task> task;
+    {
+        amr::PollLoop loop(manager.engine());
+        task.emplace([](amr::AsyncMRManager &manager, amr::PollLoop &loop, int &count) -> Task {
+            for (int i = 0; i < 3; i++) {
+                (void)co_await manager.register_async(memory, test::rights, loop);
+                count++;
+            }
+        }(manager, loop, count));
+    }
+    CHECK(task->is_done());
+    CHECK_EQ(count, 3);
+}
+
 // A manager ends: what is queued goes on with an error, on its worker.
 void check_end_of_manager(const amr::RDMAContext &context) {
     Result results[4];
@@ -222,6 +239,7 @@ int main() {
         check_chain(manager);
         check_destruction(manager);
         check_end_of_loop(manager);
+        check_again_at_the_end(manager);
     }
     check_end_of_manager(context);
     return 0;

@@ -229,6 +229,34 @@ void check_uncalled(amr::AsyncMRManager &manager) {
     reset_sim();
 }
 
+// A result that is moved into the future when the worker has let go of all else.
+struct Last {
+    explicit Last(amr::shared_region &kept, std::shared_ptr<int> &held) : kept(kept), held(held) {}
+    Last(Last &&other) noexcept : kept(other.kept), held(other.held) {
+        CHECK_EQ(kept.use_count(), 1);
+        CHECK_EQ(held.use_count(), 1);
+    }
+    amr::shared_region &kept;
+    std::shared_ptr<int> &held;
+};
+
+void check_let_go(amr::AsyncMRManager &manager) {
+    amr::shared_region kept;
+    auto held = std::make_shared<int>(0);
+    struct Callable {
+        amr::shared_region &kept;
+        std::shared_ptr<int> &held;
+        std::shared_ptr<int> own;
+        Last operator()(amr::shared_region region) {
+            kept = std::move(region);
+            return Last(kept, held);
+        }
+    };
+    std::future<Last> future =
+        manager.register_memory(memory, test::rights, Callable{kept, held, held});
+    future.wait();
+}
+
 // A callable that can only be moved, and posts more from the worker.
 void check_chain(amr::AsyncMRManager &manager) {
     struct MoveOnly {
@@ -291,6 +319,7 @@ int main() {
         check_callables(manager);
         check_throwing(manager);
         check_uncalled(manager);
+        check_let_go(manager);
         check_chain(manager);
     }
     check_full(context);

@@ -101,8 +101,26 @@ void check_end_of_manager() {
             cancelled++;
         }
     }
-    /* The gate may have opened before the manager began to end. */
+    // The gate may have opened before the manager began to end.
     CHECK(cancelled < 20);
+}
+
+// Where its engine lives on, what is queued is performed before the manager is gone.
+void check_end_of_sharing_manager() {
+    amr::RDMAContext context;
+    std::vector<std::future<amr::shared_region>> futures;
+    auto manager = shared(amr::AsyncMRManager(context, 1));
+    amr::CompletionQueue queue(context, manager->engine(), 1);
+
+    CHECK_EQ(sim_configure("reg_delay_us=2000"), 0);
+    for (int i = 0; i < 5; i++)
+        futures.push_back(manager->register_memory(memory, test::rights));
+    manager.reset();
+    for (auto &future : futures) {
+        CHECK(future.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+        future.get();
+    }
+    reset_sim();
 }
 
 // The last owner of a manager is a callable of its own, which runs on its worker.
@@ -170,6 +188,7 @@ int main() {
     check_at_rest();
     check_at_work();
     check_end_of_manager();
+    check_end_of_sharing_manager();
     check_end_in_callable();
     check_queue_in_callable();
     check_end_of_engine();
