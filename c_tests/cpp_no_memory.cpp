@@ -3,6 +3,7 @@
 // nothing, or the future brings it. And how many allocations a request takes.
 #include "cpp.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -87,6 +88,11 @@ void check_calls() {
     check_each("register_memory, callable", [&] {
         amr::AsyncMRManager fresh(context, 1);
         std::vector<int> captured(3);
+        fresh.register_memory(memory, test::rights, [captured](amr::shared_region) {}).get();
+    });
+    check_each("register_memory, callable that has no room in a block", [&] {
+        amr::AsyncMRManager fresh(context, 1);
+        const std::array<char, 500> captured{};
         fresh.register_memory(memory, test::rights, [captured](amr::shared_region) {}).get();
     });
     check_each("register_batch", [&] {

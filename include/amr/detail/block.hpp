@@ -185,6 +185,8 @@ template <typename T> class block_allocator {
     block_allocator(const block_allocator<Other> &other) noexcept : block_(other.from()) {}
 
     T *allocate(std::size_t count) {
+        static_assert(alignof(T) <= alignof(std::max_align_t),
+                      "callables and their results must not be over-aligned");
         return static_cast<T *>(block_->allocate(count * sizeof(T)));
     }
 

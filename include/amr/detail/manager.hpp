@@ -202,7 +202,7 @@ class batch {
 
   private:
     region_request &next() {
-        return *reinterpret_cast<region_request *>(static_cast<std::uintptr_t>(wrs_[taken_].wr_id));
+        return static_cast<region_request &>(request_of(wrs_[taken_].wr_id));
     }
 
     void refuse(int status) {

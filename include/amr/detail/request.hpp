@@ -24,8 +24,12 @@ class request {
     ~request() = default;
 };
 
+inline request &request_of(std::uint64_t wr_id) noexcept {
+    return *reinterpret_cast<request *>(static_cast<std::uintptr_t>(wr_id));
+}
+
 inline void complete_request(const amr_wc &wc) noexcept {
-    reinterpret_cast<request *>(static_cast<std::uintptr_t>(wc.wr_id))->complete(wc);
+    request_of(wc.wr_id).complete(wc);
 }
 
 // The amr_wc_callback of all requests. Nothing is thrown across it.
