@@ -38,7 +38,7 @@ static void check_wc(const struct amr_wc *got, uint32_t opcode) {
     CHECK_EQ(got->diag, AMR_DIAG_NONE);
     CHECK_EQ(got->diag_arg, 0);
     CHECK_EQ(got->reserved0, 0);
-    CHECK_EQ(got->reserved1, 0);
+    CHECK_EQ(got->populate_ns, 0);
 }
 
 int main(void) {

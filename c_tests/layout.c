@@ -33,19 +33,21 @@ int main(void) {
     CHECK_EQ(offsetof(struct amr_wc, queued_ns), 32);
     CHECK_EQ(offsetof(struct amr_wc, busy_ns), 40);
     CHECK_EQ(offsetof(struct amr_wc, diag_arg), 48);
-    CHECK_EQ(ENDS_AT(struct amr_wc, reserved1), 64);
+    CHECK_EQ(ENDS_AT(struct amr_wc, populate_ns), 64);
 
     /* Those that grow begin with their size, and have no padding that a caller cannot set. */
     CHECK_EQ(offsetof(struct amr_engine_attr, size), 0);
     CHECK_FOLLOWS(struct amr_engine_attr, workers, size);
     CHECK_FOLLOWS(struct amr_engine_attr, queue_depth, workers);
     CHECK_FOLLOWS(struct amr_engine_attr, cpus, queue_depth);
-    CHECK_EQ(ENDS_AT(struct amr_engine_attr, cpus), sizeof(struct amr_engine_attr));
+    CHECK_FOLLOWS(struct amr_engine_attr, flags, cpus);
+    CHECK_FOLLOWS(struct amr_engine_attr, reserved, flags);
+    CHECK_EQ(ENDS_AT(struct amr_engine_attr, reserved), sizeof(struct amr_engine_attr));
     CHECK_EQ(offsetof(struct amr_limits, size), 0);
     CHECK_EQ(offsetof(struct amr_limits, cap_ipc_lock), 9 * sizeof(uint64_t));
     CHECK_EQ(ENDS_AT(struct amr_limits, page_size), sizeof(struct amr_limits));
     CHECK_EQ(offsetof(struct amr_stats, size), 0);
     CHECK_EQ(offsetof(struct amr_stats, workers), 12 * sizeof(uint64_t));
-    CHECK_EQ(ENDS_AT(struct amr_stats, queue_depth), sizeof(struct amr_stats));
+    CHECK_EQ(ENDS_AT(struct amr_stats, populate_ns_max), sizeof(struct amr_stats));
     return 0;
 }

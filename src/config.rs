@@ -1,7 +1,10 @@
 //! How engines are configured: attributes, the environment, defaults.
 
 use crate::errno::{Errno, Result};
-use crate::ffi::engine::{AMR_MAX_QUEUE_DEPTH, AMR_MAX_WORKERS, amr_engine_attr};
+use crate::ffi::engine::{
+    AMR_ENGINE_HUGEPAGE, AMR_ENGINE_NO_PREFAULT, AMR_MAX_QUEUE_DEPTH, AMR_MAX_WORKERS,
+    amr_engine_attr,
+};
 use crate::log::{self, Level};
 use crate::os::{self, CpuList};
 use once_cell::race::OnceBox;
@@ -27,6 +30,10 @@ pub struct Config {
     /// The CPUs come from the environment: that none of them can be used is no
     /// fault of the caller.
     pub cpus_are_optional: bool,
+    /// Buffers are faulted in before they are registered.
+    pub prefault: bool,
+    /// Huge pages are asked for.
+    pub huge_pages: bool,
 }
 
 impl Config {
@@ -38,6 +45,8 @@ impl Config {
             queue_depth: environment.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH),
             cpus: environment.cpus.clone(),
             cpus_are_optional: true,
+            prefault: environment.prefault.unwrap_or(true),
+            huge_pages: environment.huge_pages.unwrap_or(false),
         }
     }
 
@@ -60,6 +69,11 @@ impl Config {
             config.cpus = Some(cpus.ok_or(Errno::EINVAL)?);
             config.cpus_are_optional = false;
         }
+        if attr.reserved != 0 || attr.flags & !(AMR_ENGINE_NO_PREFAULT | AMR_ENGINE_HUGEPAGE) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        config.prefault &= attr.flags & AMR_ENGINE_NO_PREFAULT == 0;
+        config.huge_pages |= attr.flags & AMR_ENGINE_HUGEPAGE != 0;
         Ok(config)
     }
 }
@@ -93,6 +107,8 @@ struct Environment {
     workers: Option<u32>,
     queue_depth: Option<u32>,
     cpus: Option<CpuList>,
+    prefault: Option<bool>,
+    huge_pages: Option<bool>,
     log: Option<Level>,
     complaints: Vec<String>,
     told: AtomicBool,
@@ -127,6 +143,8 @@ impl Environment {
                 format_args!("a list of CPUs like 0-3,8; workers run where their creator may"),
                 &mut complaints,
             ),
+            prefault: switch("AMR_PREFAULT", "1", &mut complaints),
+            huge_pages: switch("AMR_HUGEPAGE", "0", &mut complaints),
             log: variable(
                 "AMR_LOG",
                 Level::parse,
@@ -146,6 +164,15 @@ fn number(name: &str, most: u32, default: u32, complaints: &mut Vec<String>) -> 
         format_args!("a number from 1 to {most}; using {default}"),
         complaints,
     )
+}
+
+fn switch(name: &str, default: &str, complaints: &mut Vec<String>) -> Option<bool> {
+    let parse = |text: &str| match text.trim() {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    };
+    variable(name, parse, format_args!("0 or 1; using {default}"), complaints)
 }
 
 fn variable<T>(

@@ -2,7 +2,7 @@
 
 use crate::core::completions::Completions;
 use crate::core::engine::Cancel;
-use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
+use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, Words};
 use crate::core::ring::Closed;
 use crate::errno::{Errno, Result};
 use crate::ffi::cq::{AMR_MAX_CQ_CAPACITY, amr_wc};
@@ -150,8 +150,10 @@ impl CqHandle {
     /// # Safety
     /// The operands name NULL or live objects, as the opcodes say.
     pub unsafe fn post(&self, requests: &[amr_wr], taken: &mut usize) -> Result<()> {
-        let address =
-            |request| Request { delivery: Delivery::Queue, owner: self.owner(), ..request };
+        let address = |request, submitted| {
+            let request = Request { delivery: Delivery::Queue, owner: self.owner(), ..request };
+            self.engine.receive(request, submitted)
+        };
         // SAFETY: the caller vouches for the operands.
         unsafe { intake::work_requests(requests, address, |batch| self.submit(batch, taken)) }
     }
@@ -168,7 +170,7 @@ impl CqHandle {
     }
 
     /// All of the batch or `EAGAIN`; a place for each completion first.
-    fn submit(&self, batch: &[[u64; WORDS]], taken: &mut usize) -> Result<()> {
+    fn submit(&self, batch: &[Words], taken: &mut usize) -> Result<()> {
         let places = self.completions.reserve(batch.len());
         let submitted = self.engine.core.submit(&batch[..places]);
         let accepted = *submitted.as_ref().unwrap_or(&0);
@@ -200,6 +202,6 @@ pub fn to_wc(completion: &Completion) -> amr_wc {
         queued_ns: completion.queued_ns,
         busy_ns: completion.busy_ns,
         diag_arg,
-        reserved1: 0,
+        populate_ns: completion.populate_ns,
     }
 }

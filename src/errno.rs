@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::TryReserveError;
+use crate::slots::OutOfMemory;
 use std::fmt;
 use std::io;
 
@@ -44,8 +44,8 @@ impl From<io::Error> for Errno {
     }
 }
 
-impl From<TryReserveError> for Errno {
-    fn from(_: TryReserveError) -> Self {
+impl From<OutOfMemory> for Errno {
+    fn from(_: OutOfMemory) -> Self {
         Self(libc::ENOMEM)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{self, Config};
 use crate::core::engine::{Engine, Host};
-use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
+use crate::core::request::{Completion, Delivery, Hints, Operation, Outcome, Request, Words};
 use crate::core::ring::Closed;
 use crate::cq::{self, CqHandle};
 use crate::errno::{Errno, Result};
@@ -10,10 +10,12 @@ use crate::ffi::cq::amr_wc;
 use crate::ffi::info::amr_stats;
 use crate::ffi::post::amr_wr;
 use crate::log::{self, Level};
+use crate::populate::{self, Plan};
 use crate::verbs::{self, ibv_mr, ibv_pd};
 use crate::{default_engine, diagnose, intake, lifecycle, os};
 use libc::{c_int, c_void};
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -27,12 +29,30 @@ pub struct Shared {
     pub queues: AtomicU32,
     /// The process that made it.
     pub generation: u64,
+    /// What a registration is not treated to here.
+    withheld: Hints,
+    /// What each registration is treated to here.
+    given: Hints,
     /// Tells engines apart, for good.
     id: u64,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Shared {
+    /// How a request is treated here: when it came, and, if it makes memory, where
+    /// and how.
+    pub fn receive(&self, request: Request, submitted: u64) -> Request {
+        match request.operation {
+            Operation::Deregister => Request { submitted, ..request },
+            Operation::Register => Request {
+                hints: (request.hints | self.given).without(self.withheld),
+                policy: os::current_policy(),
+                submitted,
+                ..request
+            },
+        }
+    }
+
     /// `EDEADLK` on a worker of this engine, which is in a callback.
     pub fn check_not_in_callback(&self) -> Result<()> {
         if WORKER_OF.get() == self.id { Err(Errno::EDEADLK) } else { Ok(()) }
@@ -68,6 +88,7 @@ impl EngineHandle {
     pub fn start(config: &Config) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         os::calibrate_stamps();
+        os::learn_nodes();
         let workers = config.workers as usize;
         let spins = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1);
         let generation = lifecycle::generation();
@@ -75,6 +96,8 @@ impl EngineHandle {
             core: Engine::new(workers, config.queue_depth as usize, spins, Verbs { generation })?,
             queues: AtomicU32::new(0),
             generation,
+            withheld: if config.prefault { Hints::NONE } else { Hints::POPULATE },
+            given: if config.huge_pages { Hints::HUGE } else { Hints::NONE },
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             threads: Mutex::new(Vec::with_capacity(workers)),
         });
@@ -269,7 +292,7 @@ impl CompletionCallback {
 
 /// Submits a request whose completion is a callback.
 pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
-    let request = Request { submitted: os::stamp_ns(), ..callback.address(request) };
+    let request = engine.shared.receive(callback.address(request), os::stamp_ns());
     submit(engine, &[request.encode()]).map(|_| ())
 }
 
@@ -284,8 +307,8 @@ pub unsafe fn post_callback(
     callback: CompletionCallback,
     taken: &mut usize,
 ) -> Result<()> {
-    let address = |request| callback.address(request);
-    let submit = |batch: &[[u64; WORDS]]| {
+    let address = |request, submitted| engine.shared.receive(callback.address(request), submitted);
+    let submit = |batch: &[Words]| {
         let accepted = submit(engine, batch)?;
         *taken += accepted;
         if accepted < batch.len() { Err(Errno::EAGAIN) } else { Ok(()) }
@@ -295,7 +318,7 @@ pub unsafe fn post_callback(
 }
 
 /// Takes as many requests as there is room for, one at least, or `EAGAIN`.
-fn submit(engine: &EngineHandle, requests: &[[u64; WORDS]]) -> Result<usize> {
+fn submit(engine: &EngineHandle, requests: &[Words]) -> Result<usize> {
     match engine.shared.core.submit(requests) {
         Ok(0) if !requests.is_empty() => Err(Errno::EAGAIN),
         Ok(accepted) => Ok(accepted),
@@ -344,6 +367,8 @@ pub fn stats(engine: &EngineHandle) -> amr_stats {
         queue_ns_max: snapshot.totals.queue_ns_max,
         busy_ns_total: snapshot.totals.busy_ns_total,
         busy_ns_max: snapshot.totals.busy_ns_max,
+        populate_ns_total: snapshot.totals.populate_ns_total,
+        populate_ns_max: snapshot.totals.populate_ns_max,
         workers: core.workers() as u32,
         queue_depth: core.queue_depth() as u32,
     }
@@ -355,6 +380,19 @@ pub struct Verbs {
 }
 
 impl Host for Verbs {
+    type Plan = Plan;
+
+    fn prepare(&self, request: &Request) {
+        if request.hints.contains(Hints::HUGE) {
+            populate::advise_huge_pages(request);
+        }
+    }
+
+    fn populate(&self, request: &Request, part: Range<u64>, plan: &mut Option<Plan>) -> u64 {
+        os::adopt_policy(request.policy);
+        populate::populate(request, &part, plan)
+    }
+
     fn is_child(&self) -> bool {
         self.generation != lifecycle::generation()
     }
@@ -390,6 +428,10 @@ impl Host for Verbs {
 }
 
 fn register(request: &Request) -> Outcome {
+    os::adopt_policy(request.policy);
+    if request.hints.contains(Hints::HUGE) && !request.hints.contains(Hints::POPULATE) {
+        populate::advise_huge_pages(request);
+    }
     // SAFETY: the application keeps the PD open until the completion.
     let registered = unsafe {
         verbs::register(

@@ -1,14 +1,20 @@
 //! From the caller's arguments to a request: the checks at submit.
 
-use crate::core::request::{Delivery, Operation, Request, WORDS};
+use crate::core::bulk::SLICE;
+use crate::core::request::{Delivery, Hints, Operation, Request, Words};
 use crate::errno::{Errno, Result};
-use crate::ffi::post::{AMR_OP_DEREG_MR, AMR_OP_REG_MR, AMR_WR_IOVA, amr_wr};
+use crate::ffi::post::{
+    AMR_OP_DEREG_MR, AMR_OP_REG_MR, AMR_WR_HUGEPAGE, AMR_WR_IOVA, AMR_WR_NO_PREFAULT,
+    AMR_WR_URGENT, amr_wr,
+};
 use crate::os;
 use crate::verbs::{access, ibv_mr, ibv_pd};
 use libc::c_void;
 
 /// Requests that are checked, and then put into the queue in one go.
 const BATCH: usize = 64;
+
+const REGISTRATION_FLAGS: u32 = AMR_WR_IOVA | AMR_WR_HUGEPAGE | AMR_WR_NO_PREFAULT | AMR_WR_URGENT;
 
 /// A registration, if nothing is wrong that can be seen without the device.
 pub fn register(
@@ -17,6 +23,7 @@ pub fn register(
     length: usize,
     iova: Option<u64>,
     access: u32,
+    flags: u32,
 ) -> Result<Request> {
     let address = addr.expose_provenance() as u64;
     check_range(address, length as u64, access)?;
@@ -31,6 +38,7 @@ pub fn register(
         address,
         length: length as u64,
         iova,
+        hints: urgency(flags) | hints(length as u64, access, flags),
         ..blank(Operation::Register)
     })
 }
@@ -39,26 +47,27 @@ pub fn register(
 ///
 /// # Safety
 /// `mr` is NULL or a live region.
-pub unsafe fn deregister(mr: *mut ibv_mr) -> Result<Request> {
+pub unsafe fn deregister(mr: *mut ibv_mr, flags: u32) -> Result<Request> {
     // SAFETY: the caller gives NULL or a live region.
     let region = unsafe { mr.as_ref() }.ok_or(Errno::EINVAL)?;
     Ok(Request {
         pd: region.pd.expose_provenance() as u64,
         address: mr.expose_provenance() as u64,
         length: region.length as u64,
+        hints: urgency(flags) | size(region.length as u64),
         ..blank(Operation::Deregister)
     })
 }
 
 /// Checks work requests until one is wrong, and submits those before it in
-/// batches. `address` says whom to tell of a request.
+/// batches. `address` says whom to tell of a request; it is given the time.
 ///
 /// # Safety
 /// The operands name NULL or live objects, as the opcodes say.
 pub unsafe fn work_requests(
     requests: &[amr_wr],
-    address: impl Fn(Request) -> Request,
-    mut submit: impl FnMut(&[[u64; WORDS]]) -> Result<()>,
+    address: impl Fn(Request, u64) -> Request,
+    mut submit: impl FnMut(&[Words]) -> Result<()>,
 ) -> Result<()> {
     for chunk in requests.chunks(BATCH) {
         match chunk {
@@ -78,19 +87,19 @@ pub unsafe fn work_requests(
 #[inline]
 unsafe fn submit_chunk<const N: usize>(
     chunk: &[amr_wr],
-    address: &impl Fn(Request) -> Request,
-    submit: &mut impl FnMut(&[[u64; WORDS]]) -> Result<()>,
+    address: &impl Fn(Request, u64) -> Request,
+    submit: &mut impl FnMut(&[Words]) -> Result<()>,
 ) -> Result<()> {
     let submitted = os::stamp_ns();
-    let mut batch = [[0; WORDS]; N];
+    let mut batch = [Words::default(); N];
     let mut valid = 0;
     let mut refused = Ok(());
     for wr in chunk {
         // SAFETY: the caller vouches for the operands.
         match unsafe { work_request(wr) } {
             Ok(request) => {
-                let request = Request { tag: wr.wr_id, submitted, ..request };
-                batch[valid] = address(request).encode();
+                let request = Request { tag: wr.wr_id, ..request };
+                batch[valid] = address(request, submitted).encode();
                 valid += 1;
             }
             Err(error) => {
@@ -114,11 +123,10 @@ unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
     match wr.opcode {
         AMR_OP_REG_MR => {
             let [pd, addr, length, iova, access, rest @ ..] = words;
-            let with_iova = wr.flags == AMR_WR_IOVA;
+            let with_iova = wr.flags & AMR_WR_IOVA != 0;
             let access = u32::try_from(access).map_err(|_| Errno::EINVAL)?;
-            if !(with_iova || wr.flags == 0 && iova == 0)
-                || rest.iter().fold(0, |all, word| all | word) != 0
-            {
+            let known = wr.flags & !REGISTRATION_FLAGS == 0 && (with_iova || iova == 0);
+            if !known || rest.iter().fold(0, |all, word| all | word) != 0 {
                 return Err(Errno::EINVAL);
             }
             register(
@@ -127,25 +135,48 @@ unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
                 usize::try_from(length).map_err(|_| Errno::EINVAL)?,
                 with_iova.then_some(iova),
                 access,
+                wr.flags,
             )
         }
         AMR_OP_DEREG_MR => {
             let [mr, rest @ ..] = words;
-            if wr.flags != 0 || rest.iter().fold(0, |all, word| all | word) != 0 {
+            if wr.flags & !AMR_WR_URGENT != 0 || rest.iter().fold(0, |all, word| all | word) != 0 {
                 return Err(Errno::EINVAL);
             }
             // SAFETY: the caller gives NULL or a live region.
-            unsafe { deregister(pointer(mr)) }
+            unsafe { deregister(pointer(mr), wr.flags) }
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// What a registration is to be treated to.
+fn hints(length: u64, access: u32, flags: u32) -> Hints {
+    if access & access::ON_DEMAND != 0 {
+        // No page is pinned, so none need be there, and it does not take long.
+        return Hints::NONE;
+    }
+    let populates = length >= SLICE && flags & AMR_WR_NO_PREFAULT == 0;
+    let populate = if populates { Hints::POPULATE } else { Hints::NONE };
+    let huge = if flags & AMR_WR_HUGEPAGE != 0 { Hints::HUGE } else { Hints::NONE };
+    size(length) | populate | huge
+}
+
+fn size(length: u64) -> Hints {
+    if length >= SLICE { Hints::BULK } else { Hints::NONE }
+}
+
+fn urgency(flags: u32) -> Hints {
+    if flags & AMR_WR_URGENT != 0 { Hints::URGENT } else { Hints::NONE }
 }
 
 fn blank(operation: Operation) -> Request {
     Request {
         operation,
         delivery: Delivery::Callback,
+        hints: Hints::NONE,
         attempts: 0,
+        policy: 0,
         access: 0,
         owner: 0,
         tag: 0,

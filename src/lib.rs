@@ -18,4 +18,6 @@ mod lifecycle;
 mod limits;
 mod log;
 mod os;
+mod populate;
+mod slots;
 mod verbs;

@@ -72,7 +72,10 @@ const PROTOTYPES: &str = "
 fn c_and_rust_see_the_same_structures() {
     let mut layouts = Layouts { c: String::new(), rust: String::new() };
 
-    structure!(layouts, engine::amr_engine_attr { size, workers, queue_depth, cpus });
+    structure!(
+        layouts,
+        engine::amr_engine_attr { size, workers, queue_depth, cpus, flags, reserved }
+    );
     structure!(layouts, post::amr_reg_mr { pd, addr, length, iova, access, reserved });
     structure!(layouts, post::amr_dereg_mr { mr });
     layouts.add_type("union amr_op", size_of::<post::amr_op>());
@@ -89,7 +92,7 @@ fn c_and_rust_see_the_same_structures() {
             queued_ns,
             busy_ns,
             diag_arg,
-            reserved1
+            populate_ns
         }
     );
     structure!(
@@ -124,7 +127,9 @@ fn c_and_rust_see_the_same_structures() {
             busy_ns_total,
             busy_ns_max,
             workers,
-            queue_depth
+            queue_depth,
+            populate_ns_total,
+            populate_ns_max
         }
     );
 

@@ -45,6 +45,16 @@ struct amr_cq;
 #define AMR_MAX_QUEUE_DEPTH 1048576
 
 /**
+ * Leave it to the verbs call to fault buffers in.
+ */
+#define AMR_ENGINE_NO_PREFAULT 1
+
+/**
+ * Treat each registration as with AMR_WR_HUGEPAGE.
+ */
+#define AMR_ENGINE_HUGEPAGE 2
+
+/**
  * Largest capacity of a completion queue.
  */
 #define AMR_MAX_CQ_CAPACITY 1048576
@@ -102,6 +112,24 @@ struct amr_cq;
 #define AMR_WR_IOVA 1
 
 /**
+ * AMR_OP_REG_MR: ask for huge pages in the part of the buffer that is aligned to
+ * their size, before it is faulted in: madvise(MADV_HUGEPAGE), which stays in
+ * force after the registration.
+ */
+#define AMR_WR_HUGEPAGE 2
+
+/**
+ * AMR_OP_REG_MR: leave it to the verbs call to fault the buffer in.
+ */
+#define AMR_WR_NO_PREFAULT 4
+
+/**
+ * Before all that is not urgent: a small request before other small ones, a
+ * large one before the slices of other large ones.
+ */
+#define AMR_WR_URGENT 8
+
+/**
  * Called once when a request is over.
  *
  * `mr` is the registered region; NULL when a registration failed or a
@@ -135,7 +163,8 @@ struct amr_engine_attr {
     uint32_t workers;
     /**
      * Requests that can wait for a worker, 1 to AMR_MAX_QUEUE_DEPTH, rounded
-     * up to a power of two; 0: AMR_QUEUE_DEPTH or 16384.
+     * up to a power of two; 0: AMR_QUEUE_DEPTH or 16384. As many of each of the
+     * four kinds: small or large (2 MiB and more), urgent or not.
      */
     uint32_t queue_depth;
     /**
@@ -143,6 +172,15 @@ struct amr_engine_attr {
      * the thread that creates the engine. Not kept.
      */
     const char *cpus;
+    /**
+     * AMR_ENGINE_* bits; what they leave open comes from AMR_PREFAULT and
+     * AMR_HUGEPAGE.
+     */
+    uint32_t flags;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
 };
 
 /**
@@ -179,13 +217,13 @@ struct amr_wc {
      */
     struct ibv_mr *mr;
     /**
-     * Nanoseconds from submit until a worker took the request, or until it
-     * was cancelled; if it was tried again after EAGAIN or EINTR, until the
-     * last attempt.
+     * Nanoseconds that the request waited, until a worker took it or it was
+     * cancelled; if it was tried again after EAGAIN or EINTR, until the last
+     * attempt.
      */
     uint64_t queued_ns;
     /**
-     * Nanoseconds that the worker was busy with it, in the last attempt.
+     * Nanoseconds that workers were busy with it, in the last attempt.
      */
     uint64_t busy_ns;
     /**
@@ -193,9 +231,10 @@ struct amr_wc {
      */
     uint64_t diag_arg;
     /**
-     * Zero.
+     * Of these: until the memory was faulted in; 0 where that was not done. The
+     * rest was the verbs call.
      */
-    uint64_t reserved1;
+    uint64_t populate_ns;
 };
 
 /**
@@ -409,9 +448,19 @@ struct amr_stats {
      */
     uint32_t workers;
     /**
-     * Requests that can wait for a worker.
+     * Requests that can wait for a worker, of each of the four kinds: small or
+     * large (2 MiB and more), urgent or not.
      */
     uint32_t queue_depth;
+    /**
+     * Sum of the populate_ns of all completed requests, which are a part of
+     * their busy_ns.
+     */
+    uint64_t populate_ns_total;
+    /**
+     * The longest of them.
+     */
+    uint64_t populate_ns_max;
 };
 
 #ifdef __cplusplus
@@ -480,7 +529,7 @@ int amr_deregister_async(struct ibv_mr *mr, amr_callback callback, void *ctx);
  * and the caller's signal mask and affinity stay as they were.
  *
  * Ends with amr_destroy_engine(). Returns NULL and sets errno: EINVAL (a value
- * out of its range, a CPU list that cannot be read or names no CPU that the
+ * out of its range, an unknown flag, a CPU list that cannot be read or names no CPU that the
  * process may use, attr->size 0 or no multiple of sizeof(size_t)), E2BIG (attr is larger than this
  * library knows and its tail is not zero, or attr->size is above 4096: it was
  * not set), EAGAIN (a thread could not be made;
@@ -512,7 +561,9 @@ int amr_destroy_engine(struct amr_engine *engine);
  * The process-wide engine, made on first use.
  *
  * The environment configures it: AMR_WORKERS (1 to 64), AMR_QUEUE_DEPTH (1 to
- * 1048576) and AMR_CPUS (a list like "0-3,8"). A bad value gives one line on
+ * 1048576), AMR_CPUS (a list like "0-3,8"), AMR_PREFAULT (0: leave it to the
+ * verbs call to fault buffers in) and AMR_HUGEPAGE (1: treat each registration as
+ * with AMR_WR_HUGEPAGE). A bad value gives one line on
  * standard error and the default. It lives as long as the process and cannot
  * be destroyed. A forked child gets a new one.
  *

@@ -2,20 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use super::ring::Ring;
+use super::request::{Queue, Words};
 use super::signal::{Event, Signal};
 use super::sync::atomic::{AtomicU64, Ordering};
 use super::sync::thread;
+use crate::slots::OutOfMemory;
 use crossbeam_utils::CachePadded;
-use std::collections::TryReserveError;
 use std::time::Duration;
-
-/// Words of one completion.
-pub const WORDS: usize = 8;
 
 /// See the module.
 pub struct Completions<E> {
-    ring: Ring<WORDS>,
+    ring: Queue,
     capacity: u64,
     /// Places taken by requests under way and by unread completions.
     reserved: CachePadded<AtomicU64>,
@@ -24,9 +21,9 @@ pub struct Completions<E> {
 
 impl<E: Event> Completions<E> {
     /// A queue with room for `capacity` completions.
-    pub fn new(capacity: u32, event: E) -> Result<Self, TryReserveError> {
+    pub fn new(capacity: u32, event: E) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            ring: Ring::new(capacity as usize)?,
+            ring: Queue::new(capacity as usize)?,
             capacity: u64::from(capacity),
             reserved: CachePadded::new(AtomicU64::new(0)),
             signal: CachePadded::new(Signal::new(event)),
@@ -59,13 +56,13 @@ impl<E: Event> Completions<E> {
 
     /// Puts a completion in its reserved place, then signals. Once this has
     /// returned, the completion can be read.
-    pub fn complete(&self, completion: &[u64; WORDS]) {
+    pub fn complete(&self, completion: &Words) {
         self.ring.push_reserved(completion);
         self.signal.raise(|| self.ring.is_empty());
     }
 
     /// Takes out up to `limit` completions, oldest first; says how many.
-    pub fn poll(&self, limit: usize, mut each: impl FnMut(usize, [u64; WORDS])) -> usize {
+    pub fn poll(&self, limit: usize, mut each: impl FnMut(usize, Words)) -> usize {
         let mut count = 0;
         loop {
             let before = count;

@@ -1,19 +1,26 @@
 //! Every interleaving of the lock-free protocols, as far as the preemption
 //! bound goes. `RUSTFLAGS="--cfg loom" cargo test --release --lib loom`
 
+use super::bulk::SLICE;
 use super::completions::Completions;
 use super::engine::{Cancel, Engine, Host};
-use super::request::{Completion, Delivery, Operation, Outcome, Request, WORDS};
+use super::request::{Completion, Delivery, Hints, Operation, Outcome, Request, Words};
 use super::ring::Ring;
 use super::signal::Event;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
+use std::ops::Range;
 
 fn model(body: impl Fn() + Send + Sync + 'static) {
+    model_bounded(2, body);
+}
+
+/// Every interleaving in which threads lose their CPU so many times at most.
+fn model_bounded(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(2);
+        builder.preemption_bound = Some(preemptions);
     }
     builder.max_branches = 10_000;
     builder.check(body);
@@ -243,12 +250,14 @@ fn signal_watched_while_completions_come() {
 /// A world that counts.
 #[derive(Default)]
 struct Ledger {
+    populated: AtomicUsize,
     executed: AtomicUsize,
     delivered: AtomicUsize,
     cancelled: AtomicUsize,
 }
 
 impl Host for Ledger {
+    type Plan = ();
     fn now(&self) -> u64 {
         0
     }
@@ -257,6 +266,11 @@ impl Host for Ledger {
     }
     fn is_child(&self) -> bool {
         false
+    }
+    fn prepare(&self, _request: &Request) {}
+    fn populate(&self, _request: &Request, _part: Range<u64>, _plan: &mut Option<()>) -> u64 {
+        self.populated.fetch_add(1, Ordering::SeqCst);
+        0
     }
     fn execute(&self, _request: &Request) -> Outcome {
         self.executed.fetch_add(1, Ordering::SeqCst);
@@ -271,11 +285,13 @@ impl Host for Ledger {
     }
 }
 
-fn request(tag: u64) -> [u64; WORDS] {
+fn request(tag: u64) -> Words {
     Request {
         operation: Operation::Register,
         delivery: Delivery::Callback,
+        hints: Hints::NONE,
         attempts: 0,
+        policy: 0,
         access: 0,
         owner: 1,
         tag,
@@ -317,16 +333,16 @@ fn engine_wakes_its_worker() {
 
 #[test]
 fn engine_two_workers_two_requests() {
-    model(|| {
+    model_bounded(1, || {
         let engine = engine(2);
         let workers = [start(&engine, 0), start(&engine, 1)];
         assert_eq!(engine.submit(&[request(1), request(2)]), Ok(2));
+        assert!(engine.drain(|_| true, || None));
+        assert_eq!(count(&engine.host().delivered), 2);
         engine.close();
         for worker in workers {
             worker.join().unwrap();
         }
-        let host = engine.host();
-        assert_eq!(count(&host.delivered) + count(&host.cancelled), 2);
     });
 }
 
@@ -388,6 +404,43 @@ fn engine_drained_means_delivered() {
     model(|| {
         let engine = engine(1);
         assert_eq!(engine.submit(&[request(1)]), Ok(1));
+        let worker = start(&engine, 0);
+        assert!(engine.drain(|request| request.pd == 1, || None));
+        assert_eq!(count(&engine.host().delivered), 1);
+        engine.close();
+        worker.join().unwrap();
+    });
+}
+
+fn large(tag: u64, slices: u64) -> [u64; 8] {
+    let hints = Hints::BULK | Hints::POPULATE;
+    let length = slices * SLICE;
+    Request { hints, length, ..Request::decode(&request(tag)) }.encode()
+}
+
+/// The slices of a large request are shared by workers; its call comes after them.
+#[test]
+fn engine_two_workers_share_a_large_request() {
+    model_bounded(1, || {
+        let engine = engine(2);
+        let workers = [start(&engine, 0), start(&engine, 1)];
+        assert_eq!(engine.submit(&[large(1, 2)]), Ok(1));
+        assert!(engine.drain(|_| true, || None));
+        let host = engine.host();
+        assert_eq!((count(&host.populated), count(&host.delivered)), (2, 1));
+        engine.close();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// A large request is seen all the way: drained means delivered.
+#[test]
+fn engine_drains_a_large_request() {
+    model(|| {
+        let engine = engine(1);
+        assert_eq!(engine.submit(&[large(1, 1)]), Ok(1));
         let worker = start(&engine, 0);
         assert!(engine.drain(|request| request.pd == 1, || None));
         assert_eq!(count(&engine.host().delivered), 1);

@@ -4,6 +4,7 @@
 //! that loom and Miri can run all of it. What a word means is the business of
 //! [`crate::host`].
 
+pub mod bulk;
 pub mod completions;
 pub mod drain;
 pub mod engine;
@@ -14,7 +15,8 @@ pub mod retry;
 pub mod ring;
 pub mod signal;
 pub mod stats;
-mod sync;
+pub mod sync;
+mod worker;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::request::{Request, WORDS};
+use super::request::{Request, WORDS, Words};
 use super::sync::atomic::{AtomicU64, Ordering, fence};
 
 const IDLE: u64 = 0;
@@ -43,7 +43,7 @@ impl Default for Record {
 
 impl Record {
     /// The worker begins with a request.
-    pub fn begin(&self, request: &[u64; WORDS]) {
+    pub fn begin(&self, request: &Words) {
         // A reader that sees one of the new words sees the end of the last request.
         fence(Ordering::Release);
         for (to, from) in self.words.iter().zip(request) {

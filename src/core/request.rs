@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use super::ring::Ring;
+use std::ops::BitOr;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -24,6 +27,42 @@ pub enum Delivery {
     CompletionCallback = 2,
 }
 
+/// How a request is to be treated, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hints(u8);
+
+impl Hints {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Before others of its size.
+    pub const URGENT: Self = Self(1);
+    /// Takes so long that small ones should not wait for it.
+    pub const BULK: Self = Self(2);
+    /// Its memory is to be faulted in first.
+    pub const POPULATE: Self = Self(4);
+    /// Its memory is to be had as huge pages.
+    pub const HUGE: Self = Self(8);
+
+    /// Whether all of these are among them.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These without others.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Hints {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -31,8 +70,12 @@ pub struct Request {
     pub operation: Operation,
     /// Whom to tell.
     pub delivery: Delivery,
+    /// How it is to be treated.
+    pub hints: Hints,
     /// How often it was tried already.
     pub attempts: u8,
+    /// Where its memory is to be: the host knows what the number means.
+    pub policy: u8,
     /// `IBV_ACCESS_*` bits.
     pub access: u32,
     /// The callback or the completion queue.
@@ -51,37 +94,56 @@ pub struct Request {
     pub submitted: u64,
 }
 
-/// Words of one request.
+/// Words of a request, and of a completion.
 pub const WORDS: usize = 8;
 
-const DELIVERY_SHIFT: u32 = 8;
+/// A request or a completion.
+pub type Words = [u64; WORDS];
+
+/// A ring of them.
+pub type Queue = Ring<WORDS>;
+
+const OPERATION_MASK: u8 = 0xf;
+const DELIVERY_SHIFT: u32 = 4;
+const DELIVERY_MASK: u8 = 0xf;
+const HINTS_SHIFT: u32 = 8;
 const ATTEMPTS_SHIFT: u32 = 16;
+const POLICY_SHIFT: u32 = 24;
 const ACCESS_SHIFT: u32 = 32;
 
 impl Request {
+    /// The hints of an encoded request.
+    pub fn hints_of(words: &Words) -> Hints {
+        Hints((words[0] >> HINTS_SHIFT) as u8)
+    }
+
     /// As words.
-    pub fn encode(&self) -> [u64; WORDS] {
+    pub fn encode(&self) -> Words {
         let first = self.operation as u64
             | (self.delivery as u64) << DELIVERY_SHIFT
+            | u64::from(self.hints.0) << HINTS_SHIFT
             | u64::from(self.attempts) << ATTEMPTS_SHIFT
+            | u64::from(self.policy) << POLICY_SHIFT
             | u64::from(self.access) << ACCESS_SHIFT;
         [first, self.owner, self.tag, self.pd, self.address, self.length, self.iova, self.submitted]
     }
 
     /// From the words that [`encode`](Self::encode) made.
-    pub fn decode(words: &[u64; WORDS]) -> Self {
+    pub fn decode(words: &Words) -> Self {
         let [first, owner, tag, pd, address, length, iova, submitted] = *words;
         Self {
-            operation: match first as u8 {
+            operation: match first as u8 & OPERATION_MASK {
                 1 => Operation::Register,
                 _ => Operation::Deregister,
             },
-            delivery: match (first >> DELIVERY_SHIFT) as u8 {
+            delivery: match (first >> DELIVERY_SHIFT) as u8 & DELIVERY_MASK {
                 0 => Delivery::Callback,
                 1 => Delivery::Queue,
                 _ => Delivery::CompletionCallback,
             },
+            hints: Hints((first >> HINTS_SHIFT) as u8),
             attempts: (first >> ATTEMPTS_SHIFT) as u8,
+            policy: (first >> POLICY_SHIFT) as u8,
             access: (first >> ACCESS_SHIFT) as u32,
             owner,
             tag,
@@ -125,13 +187,15 @@ pub struct Completion {
     pub outcome: Outcome,
     /// Nanoseconds from submit until a worker took it.
     pub queued_ns: u64,
-    /// Nanoseconds that the worker was busy with it.
+    /// Nanoseconds that workers were busy with it.
     pub busy_ns: u64,
+    /// Of these: until its memory was faulted in.
+    pub populate_ns: u64,
 }
 
 impl Completion {
     /// As words.
-    pub fn encode(&self) -> [u64; super::completions::WORDS] {
+    pub fn encode(&self) -> Words {
         let status = u64::from(self.outcome.status as u32);
         [
             self.tag,
@@ -141,13 +205,13 @@ impl Completion {
             self.outcome.region,
             self.queued_ns,
             self.busy_ns,
-            0,
+            self.populate_ns,
         ]
     }
 
     /// From the words that [`encode`](Self::encode) made.
-    pub fn decode(words: &[u64; super::completions::WORDS]) -> Self {
-        let [tag, second, diag, diag_arg, region, queued_ns, busy_ns, _] = *words;
+    pub fn decode(words: &Words) -> Self {
+        let [tag, second, diag, diag_arg, region, queued_ns, busy_ns, populate_ns] = *words;
         Self {
             tag,
             operation: match second as u8 {
@@ -157,6 +221,7 @@ impl Completion {
             outcome: Outcome { status: (second >> 32) as i32, diag: diag as u32, diag_arg, region },
             queued_ns,
             busy_ns,
+            populate_ns,
         }
     }
 }

@@ -12,31 +12,22 @@
 #![forbid(unsafe_code)]
 
 use super::sync::atomic::{AtomicU64, Ordering};
+use crate::slots::{self, OutOfMemory, Slot};
 use crossbeam_utils::CachePadded;
-use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Set in the tail when no more records are taken.
 const CLOSED: u64 = 1 << 63;
 
-/// What a slot is in its lap, in the order of its life: the low bits of its state.
+/// What a slot is in its lap (how often the ring went round), in the order of its
+/// life: the low bits of its state. A slot that is all zero is empty in the first.
 const EMPTY: u64 = 0;
 const READY: u64 = 1;
 const WITHDRAWN: u64 = 2;
 const TAKEN: u64 = 3;
 const LAP_SHIFT: u32 = 2;
 
-struct Slot<const W: usize> {
-    /// The lap (how often the ring went round) and what the slot is in it.
-    state: AtomicU64,
-    words: [AtomicU64; W],
-}
-
 impl<const W: usize> Slot<W> {
-    fn new() -> Self {
-        Self { state: AtomicU64::new(EMPTY), words: std::array::from_fn(|_| AtomicU64::new(0)) }
-    }
-
     fn write(&self, words: &[u64; W]) {
         for (to, from) in self.words.iter().zip(words) {
             to.store(*from, Ordering::Relaxed);
@@ -74,15 +65,12 @@ pub struct Ring<const W: usize> {
 
 impl<const W: usize> Ring<W> {
     /// A queue of at least `capacity` records, rounded up to a power of two.
-    pub fn new(capacity: usize) -> Result<Self, TryReserveError> {
+    pub fn new(capacity: usize) -> Result<Self, OutOfMemory> {
         let capacity = capacity.next_power_of_two();
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(capacity)?;
-        slots.extend((0..capacity).map(|_| Slot::new()));
         Ok(Self {
             tail: CachePadded::new(AtomicU64::new(0)),
             head: CachePadded::new(AtomicU64::new(0)),
-            slots: slots.into_boxed_slice(),
+            slots: slots::allocate(capacity)?,
             capacity_shift: capacity.trailing_zeros(),
         })
     }

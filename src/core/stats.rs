@@ -24,7 +24,13 @@ pub struct Totals {
     pub busy_ns_total: u64,
     /// The longest of them.
     pub busy_ns_max: u64,
+    /// Sum of the times until memory was faulted in, which are part of the busy times.
+    pub populate_ns_total: u64,
+    /// The longest of them.
+    pub populate_ns_max: u64,
 }
+
+const WORDS: usize = 10;
 
 impl Totals {
     /// Counts one more completion.
@@ -48,6 +54,8 @@ impl Totals {
         self.queue_ns_max = self.queue_ns_max.max(completion.queued_ns);
         self.busy_ns_total += completion.busy_ns;
         self.busy_ns_max = self.busy_ns_max.max(completion.busy_ns);
+        self.populate_ns_total += completion.populate_ns;
+        self.populate_ns_max = self.populate_ns_max.max(completion.populate_ns);
     }
 
     /// Adds those of another worker.
@@ -60,9 +68,11 @@ impl Totals {
         self.queue_ns_max = self.queue_ns_max.max(other.queue_ns_max);
         self.busy_ns_total += other.busy_ns_total;
         self.busy_ns_max = self.busy_ns_max.max(other.busy_ns_max);
+        self.populate_ns_total += other.populate_ns_total;
+        self.populate_ns_max = self.populate_ns_max.max(other.populate_ns_max);
     }
 
-    fn from_words(words: [u64; 8]) -> Self {
+    fn from_words(words: [u64; WORDS]) -> Self {
         let [
             completed,
             failed,
@@ -72,6 +82,8 @@ impl Totals {
             queue_ns_max,
             busy_ns_total,
             busy_ns_max,
+            populate_ns_total,
+            populate_ns_max,
         ] = words;
         Self {
             completed,
@@ -82,10 +94,12 @@ impl Totals {
             queue_ns_max,
             busy_ns_total,
             busy_ns_max,
+            populate_ns_total,
+            populate_ns_max,
         }
     }
 
-    fn to_words(self) -> [u64; 8] {
+    fn to_words(self) -> [u64; WORDS] {
         [
             self.completed,
             self.failed,
@@ -95,13 +109,15 @@ impl Totals {
             self.queue_ns_max,
             self.busy_ns_total,
             self.busy_ns_max,
+            self.populate_ns_total,
+            self.populate_ns_max,
         ]
     }
 }
 
 /// Counters that one worker writes and anyone reads.
 pub struct Counters {
-    words: [AtomicU64; 8],
+    words: [AtomicU64; WORDS],
 }
 
 impl Default for Counters {

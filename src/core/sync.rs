@@ -13,7 +13,7 @@ pub use std::{
     thread,
 };
 
-use std::sync::{OnceLock, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// Locks; a panic of another holder is no reason to stop.
@@ -37,42 +37,71 @@ pub fn wait<'a, T>(
     }
 }
 
-/// Where one thread sleeps until another wakes it.
-#[derive(Default)]
-pub struct Parker {
-    thread: OnceLock<thread::Thread>,
+#[cfg(not(loom))]
+pub use parker::Parker;
+
+#[cfg(not(loom))]
+mod parker {
+    use std::sync::OnceLock;
+    use std::thread;
+    use std::time::Duration;
+
+    /// Where one thread sleeps until another wakes it.
+    #[derive(Default)]
+    pub struct Parker {
+        thread: OnceLock<thread::Thread>,
+    }
+
+    impl Parker {
+        /// Says that the calling thread is the one that will sleep here.
+        pub fn enter(&self) {
+            // A second call by the same thread changes nothing.
+            let _ = self.thread.set(thread::current());
+        }
+
+        /// Sleeps until [`unpark`](Self::unpark), the timeout, or for no reason.
+        pub fn park(&self, timeout: Option<Duration>) {
+            match timeout {
+                None => thread::park(),
+                Some(timeout) => thread::park_timeout(timeout),
+            }
+        }
+
+        /// Wakes the thread, or keeps it from its next sleep.
+        pub fn unpark(&self) {
+            if let Some(thread) = self.thread.get() {
+                thread.unpark();
+            }
+        }
+    }
 }
 
+/// The same for loom, whose own `unpark()` also wakes a thread that waits for a
+/// lock. It has no clock: a sleep with a limit may end at once.
+#[cfg(loom)]
+#[derive(Default)]
+pub struct Parker {
+    token: Mutex<bool>,
+    given: Condvar,
+}
+
+#[cfg(loom)]
 impl Parker {
     /// Says that the calling thread is the one that will sleep here.
-    pub fn enter(&self) {
-        // A second call by the same thread changes nothing.
-        let _ = self.thread.set(thread::current());
-    }
+    pub fn enter(&self) {}
 
     /// Sleeps until [`unpark`](Self::unpark), the timeout, or for no reason.
     pub fn park(&self, timeout: Option<Duration>) {
-        match timeout {
-            None => thread::park(),
-            Some(timeout) => park_timeout(timeout),
+        let mut token = lock(&self.token);
+        if timeout.is_none() && !*token {
+            token = wait(&self.given, token, None);
         }
+        *token = false;
     }
 
     /// Wakes the thread, or keeps it from its next sleep.
     pub fn unpark(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
+        *lock(&self.token) = true;
+        self.given.notify_one();
     }
-}
-
-#[cfg(not(loom))]
-fn park_timeout(timeout: Duration) {
-    std::thread::park_timeout(timeout);
-}
-
-// loom has no clock: a sleep with a limit may end at once.
-#[cfg(loom)]
-fn park_timeout(_timeout: Duration) {
-    thread::yield_now();
 }

@@ -1,14 +1,16 @@
 //! The core against models of it, and under many threads. Miri runs this file
 //! too, with fewer rounds.
 
+use super::bulk::SLICE;
 use super::completions::Completions;
 use super::engine::{Cancel, Engine, Host, Snapshot};
-use super::request::{Completion, Delivery, Operation, Outcome, Request};
+use super::request::{Completion, Delivery, Hints, Operation, Outcome, Request};
 use super::retry::MAX_ATTEMPTS;
 use super::ring::{Closed, Ring};
 use super::signal::Event;
 use proptest::prelude::*;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -28,7 +30,9 @@ fn request(tag: u64) -> Request {
     Request {
         operation: Operation::Register,
         delivery: Delivery::Callback,
+        hints: Hints::NONE,
         attempts: 0,
+        policy: 0,
         access: 7,
         owner: 1,
         tag,
@@ -111,12 +115,21 @@ proptest! {
 
     #[test]
     fn requests_survive_their_encoding(
-        deregister: bool, queue: bool, attempts: u8, access: u32, words: [u64; 7],
+        deregister: bool, delivery in 0..3, urgent: bool, bulk: bool, attempts: u8, policy: u8,
+        access: u32, words: [u64; 7],
     ) {
+        let urgent = if urgent { Hints::URGENT } else { Hints::NONE };
+        let bulk = if bulk { Hints::BULK } else { Hints::HUGE };
         let request = Request {
             operation: if deregister { Operation::Deregister } else { Operation::Register },
-            delivery: if queue { Delivery::Queue } else { Delivery::Callback },
+            delivery: match delivery {
+                0 => Delivery::Callback,
+                1 => Delivery::Queue,
+                _ => Delivery::CompletionCallback,
+            },
+            hints: urgent | bulk,
             attempts,
+            policy,
             access,
             owner: words[0],
             tag: words[1],
@@ -131,7 +144,7 @@ proptest! {
 
     #[test]
     fn completions_survive_their_encoding(
-        deregister: bool, status: i32, diag: u32, words: [u64; 5],
+        deregister: bool, status: i32, diag: u32, words: [u64; 6],
     ) {
         let completion = Completion {
             tag: words[0],
@@ -139,6 +152,7 @@ proptest! {
             outcome: Outcome { status, diag, diag_arg: words[1], region: words[2] },
             queued_ns: words[3],
             busy_ns: words[4],
+            populate_ns: words[5],
         };
         prop_assert_eq!(Completion::decode(&completion.encode()), completion);
     }
@@ -256,17 +270,20 @@ proptest! {
 // ---- engine -----------------------------------------------------------------
 
 type Execute = dyn Fn(&Request) -> Outcome + Send + Sync;
+type Populate = dyn Fn(&Request, Range<u64>) -> bool + Send + Sync;
 
 /// A world that a test makes up.
 struct World {
     start: Instant,
-    /// Nanoseconds, where the test makes time pass.
+    /// Nanoseconds, where the test makes time pass; a look at it is one.
     time: Option<Arc<AtomicU64>>,
     execute: Box<Execute>,
+    populate: Box<Populate>,
     delivered: Mutex<Sender<(Request, Completion)>>,
 }
 
 impl Host for World {
+    type Plan = ();
     fn is_child(&self) -> bool {
         false
     }
@@ -275,9 +292,13 @@ impl Host for World {
     }
     fn now(&self) -> u64 {
         match &self.time {
-            Some(time) => time.load(Ordering::SeqCst),
+            Some(time) => time.fetch_add(1, Ordering::SeqCst),
             None => self.start.elapsed().as_nanos() as u64,
         }
+    }
+    fn prepare(&self, _request: &Request) {}
+    fn populate(&self, request: &Request, part: Range<u64>, _plan: &mut Option<()>) -> u64 {
+        if (self.populate)(request, part) { 0 } else { u64::MAX }
     }
     fn execute(&self, request: &Request) -> Outcome {
         (self.execute)(request)
@@ -314,13 +335,29 @@ impl Running {
         time: Option<Arc<AtomicU64>>,
         execute: impl Fn(&Request) -> Outcome + Send + Sync + 'static,
     ) -> (Self, Delivered) {
+        Self::start_world(workers, depth, time, Box::new(execute), Box::new(|_, _| true))
+    }
+
+    fn start_populating(
+        workers: usize,
+        populate: impl Fn(&Request, Range<u64>) -> bool + Send + Sync + 'static,
+        execute: impl Fn(&Request) -> Outcome + Send + Sync + 'static,
+    ) -> (Self, Delivered) {
+        let time = Some(Arc::default());
+        Self::start_world(workers, 64, time, Box::new(execute), Box::new(populate))
+    }
+
+    fn start_world(
+        workers: usize,
+        depth: usize,
+        time: Option<Arc<AtomicU64>>,
+        execute: Box<Execute>,
+        populate: Box<Populate>,
+    ) -> (Self, Delivered) {
         let (sender, delivered) = channel();
-        let world = World {
-            start: Instant::now(),
-            time,
-            execute: Box::new(execute),
-            delivered: Mutex::new(sender),
-        };
+        let start = Instant::now();
+        let delivered_to = Mutex::new(sender);
+        let world = World { start, time, execute, populate, delivered: delivered_to };
         let engine = Arc::new(Engine::new(workers, depth, true, world).unwrap());
         let threads = (0..workers)
             .map(|index| {
@@ -595,4 +632,182 @@ fn engine_uses_all_workers() {
     assert!(!running.engine.is_owner_served(2));
     door.open();
     running.drain();
+}
+
+// ---- large requests ---------------------------------------------------------
+
+fn large(tag: u64, slices: u64) -> Request {
+    let hints = Hints::BULK | Hints::POPULATE;
+    let (address, length) = (SLICE / 2, slices * SLICE);
+    Request { delivery: Delivery::Queue, hints, address, length, ..request(tag) }
+}
+
+/// All of the memory is faulted in, each byte once, and then the call is made.
+#[test]
+fn large_requests_are_populated_by_all_workers_before_their_call() {
+    const SLICES: u64 = 9;
+    let parts = Arc::new(Mutex::new(Vec::new()));
+    let (noted, seen) = (Arc::clone(&parts), Arc::clone(&parts));
+    let door = Door::closed();
+    let at_door = door.clone();
+    let populate = move |request: &Request, part: Range<u64>| {
+        // The first slice goes alone; the others wait for one another.
+        if part.start != request.address {
+            at_door.pass();
+        }
+        noted.lock().unwrap().push((part.start, part.end));
+        true
+    };
+    let execute = move |_: &Request| Outcome {
+        region: seen.lock().unwrap().len() as u64,
+        ..Outcome::default()
+    };
+    let (running, delivered) = Running::start_populating(3, populate, execute);
+    running.submit(large(1, SLICES));
+    door.wait_for(3);
+    door.open();
+    let (_, completion) = delivered.recv().unwrap();
+    let mut parts = parts.lock().unwrap().clone();
+    // One more than the length has: it does not begin at a multiple of a slice.
+    assert_eq!(completion.outcome.region, SLICES + 1);
+    assert!(completion.populate_ns > 0 && completion.busy_ns >= completion.populate_ns);
+    parts.sort_unstable();
+    assert_eq!(parts.first().map(|part| part.0), Some(SLICE / 2));
+    assert_eq!(parts.last().map(|part| part.1), Some(SLICE / 2 + SLICES * SLICE));
+    assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0 && pair[0].1 % SLICE == 0));
+}
+
+/// Where faulting in is of no use, the call is made at once; and its failure is
+/// none of the request.
+#[test]
+fn large_requests_survive_a_failed_populate() {
+    let (running, delivered) = Running::start_populating(
+        2,
+        |request, _| {
+            assert_ne!(request.tag, 2, "as the test wants it");
+            false
+        },
+        |_| Outcome::default(),
+    );
+    running.submit(large(1, 1000));
+    running.submit(large(2, 1000));
+    let mut tags = [delivered.recv().unwrap().1.tag, delivered.recv().unwrap().1.tag];
+    tags.sort_unstable();
+    assert_eq!(tags, [1, 2]);
+}
+
+/// A small request comes next after the slice that a worker has, an urgent large
+/// one before the other large ones.
+#[test]
+fn small_and_urgent_requests_overtake_slices() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (populated, executed) = (Arc::clone(&order), Arc::clone(&order));
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, delivered) = Running::start_populating(
+        1,
+        move |request, _| {
+            at_door.pass();
+            populated.lock().unwrap().push((request.tag, 's'));
+            true
+        },
+        move |request| {
+            executed.lock().unwrap().push((request.tag, 'c'));
+            Outcome::default()
+        },
+    );
+    running.submit(Request { address: 0, ..large(1, 2) });
+    door.wait_for(1);
+    let urgent = large(2, 1);
+    running.submit(Request { address: 0, hints: urgent.hints | Hints::URGENT, ..urgent });
+    running.submit(request(3));
+    running.submit(Request { hints: Hints::URGENT, ..request(4) });
+    door.open();
+    for _ in 0..4 {
+        delivered.recv().unwrap();
+    }
+    let order = order.lock().unwrap().clone();
+    assert_eq!(order, [(1, 's'), (4, 'c'), (3, 'c'), (2, 's'), (2, 'c'), (1, 's'), (1, 'c')],);
+}
+
+/// While long calls run, a worker is left for others; they take turns.
+#[test]
+fn long_calls_leave_a_worker_free() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, delivered) = Running::start_populating(
+        3,
+        |_, _| true,
+        move |request| {
+            if request.hints.contains(Hints::BULK) {
+                at_door.pass();
+            }
+            Outcome::default()
+        },
+    );
+    for tag in 0..5 {
+        running.submit(large(tag, 32));
+    }
+    door.wait_for(2);
+    running.submit(request(9));
+    assert_eq!(delivered.recv().unwrap().1.tag, 9);
+    assert_eq!(door.waiting.load(Ordering::SeqCst), 2);
+    door.open();
+    assert_eq!(delivered.iter().take(5).count(), 5);
+}
+
+/// However many small requests come, a large one gets its turns.
+#[test]
+fn small_requests_do_not_starve_large_ones() {
+    let time = Arc::new(AtomicU64::new(0));
+    let passes = Arc::clone(&time);
+    let execute = move |_: &Request| {
+        passes.fetch_add(100_000, Ordering::SeqCst);
+        Outcome::default()
+    };
+    let done = Arc::new(AtomicBool::new(false));
+    let is_done = Arc::clone(&done);
+    let (running, delivered) = Running::start_in_time(1, 64, Some(time), execute);
+    running.submit(Request { operation: Operation::Deregister, ..large(1000, 100) });
+    let engine = Arc::clone(&running.engine);
+    let flood = thread::spawn(move || {
+        while !is_done.load(Ordering::SeqCst) {
+            let _ = engine.submit(&[request(1).encode()]);
+        }
+    });
+    while delivered.recv().unwrap().1.tag != 1000 {}
+    done.store(true, Ordering::SeqCst);
+    flood.join().unwrap();
+}
+
+/// A large request can be cancelled while it is queued; closing cancels it before its call.
+#[test]
+fn large_requests_are_cancelled_while_queued() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    let (running, delivered) = Running::start_populating(
+        1,
+        move |_, _| {
+            at_door.pass();
+            true
+        },
+        |_| Outcome::default(),
+    );
+    for tag in 1..=4 {
+        running.submit(large(tag, 2));
+    }
+    door.wait_for(1);
+    let cancel = |tag| running.engine.cancel(|request| request.tag == tag);
+    assert_eq!(cancel(1), Cancel::Running);
+    assert_eq!(cancel(3), Cancel::Cancelled);
+    let Snapshot { queued, running: busy, .. } = running.engine.snapshot();
+    assert_eq!((queued, busy), (2, 1));
+    assert!(!running.engine.drain(|request| request.tag == 1, || Some(Duration::ZERO)));
+    running.engine.close();
+    door.open();
+    drop(running);
+    let mut ends: Vec<_> = delivered.iter().map(|(_, c)| (c.tag, c.outcome.status)).collect();
+    ends.sort_unstable();
+    let cancelled = libc::ECANCELED;
+    assert_eq!(ends, [1, 2, 3, 4].map(|tag| (tag, cancelled)));
 }

@@ -47,16 +47,17 @@ pub struct amr_wc {
     /// after a failure. AMR_OP_DEREG_MR: NULL; after a failure the region,
     /// which is alive and the caller's again.
     pub mr: *mut ibv_mr,
-    /// Nanoseconds from submit until a worker took the request, or until it
-    /// was cancelled; if it was tried again after EAGAIN or EINTR, until the
-    /// last attempt.
+    /// Nanoseconds that the request waited, until a worker took it or it was
+    /// cancelled; if it was tried again after EAGAIN or EINTR, until the last
+    /// attempt.
     pub queued_ns: u64,
-    /// Nanoseconds that the worker was busy with it, in the last attempt.
+    /// Nanoseconds that workers were busy with it, in the last attempt.
     pub busy_ns: u64,
     /// A number that belongs to diag.
     pub diag_arg: u64,
-    /// Zero.
-    pub reserved1: u64,
+    /// Of these: until the memory was faulted in; 0 where that was not done. The
+    /// rest was the verbs call.
+    pub populate_ns: u64,
 }
 
 /// Create a completion queue with a pollable file descriptor.

@@ -13,6 +13,11 @@ pub const AMR_MAX_WORKERS: u32 = 64;
 /// Deepest submission queue that an engine can have.
 pub const AMR_MAX_QUEUE_DEPTH: u32 = 1048576;
 
+/// Leave it to the verbs call to fault buffers in.
+pub const AMR_ENGINE_NO_PREFAULT: u32 = 1;
+/// Treat each registration as with AMR_WR_HUGEPAGE.
+pub const AMR_ENGINE_HUGEPAGE: u32 = 2;
+
 /// How an engine is made. Set `size` to sizeof(struct amr_engine_attr) and the
 /// rest to zero but for what is wanted otherwise.
 #[repr(C)]
@@ -24,11 +29,17 @@ pub struct amr_engine_attr {
     /// CPUs that the creating thread may use, at most 8.
     pub workers: u32,
     /// Requests that can wait for a worker, 1 to AMR_MAX_QUEUE_DEPTH, rounded
-    /// up to a power of two; 0: AMR_QUEUE_DEPTH or 16384.
+    /// up to a power of two; 0: AMR_QUEUE_DEPTH or 16384. As many of each of the
+    /// four kinds: small or large (2 MiB and more), urgent or not.
     pub queue_depth: u32,
     /// CPUs of the workers as a list like "0-3,8"; NULL: AMR_CPUS, or those of
     /// the thread that creates the engine. Not kept.
     pub cpus: *const c_char,
+    /// AMR_ENGINE_* bits; what they leave open comes from AMR_PREFAULT and
+    /// AMR_HUGEPAGE.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// Create an engine: a pool of worker threads with a submission queue.
@@ -38,7 +49,7 @@ pub struct amr_engine_attr {
 /// and the caller's signal mask and affinity stay as they were.
 ///
 /// Ends with amr_destroy_engine(). Returns NULL and sets errno: EINVAL (a value
-/// out of its range, a CPU list that cannot be read or names no CPU that the
+/// out of its range, an unknown flag, a CPU list that cannot be read or names no CPU that the
 /// process may use, attr->size 0 or no multiple of sizeof(size_t)), E2BIG (attr is larger than this
 /// library knows and its tail is not zero, or attr->size is above 4096: it was
 /// not set), EAGAIN (a thread could not be made;
@@ -81,7 +92,9 @@ pub unsafe extern "C" fn amr_destroy_engine(engine: *mut EngineHandle) -> c_int 
 /// The process-wide engine, made on first use.
 ///
 /// The environment configures it: AMR_WORKERS (1 to 64), AMR_QUEUE_DEPTH (1 to
-/// 1048576) and AMR_CPUS (a list like "0-3,8"). A bad value gives one line on
+/// 1048576), AMR_CPUS (a list like "0-3,8"), AMR_PREFAULT (0: leave it to the
+/// verbs call to fault buffers in) and AMR_HUGEPAGE (1: treat each registration as
+/// with AMR_WR_HUGEPAGE). A bad value gives one line on
 /// standard error and the default. It lives as long as the process and cannot
 /// be destroyed. A forked child gets a new one.
 ///

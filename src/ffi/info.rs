@@ -74,8 +74,14 @@ pub struct amr_stats {
     pub busy_ns_max: u64,
     /// Worker threads.
     pub workers: u32,
-    /// Requests that can wait for a worker.
+    /// Requests that can wait for a worker, of each of the four kinds: small or
+    /// large (2 MiB and more), urgent or not.
     pub queue_depth: u32,
+    /// Sum of the populate_ns of all completed requests, which are a part of
+    /// their busy_ns.
+    pub populate_ns_total: u64,
+    /// The longest of them.
+    pub populate_ns_max: u64,
 }
 
 /// A short text for a status: 0 or an errno value.

@@ -14,6 +14,15 @@ pub const AMR_OP_DEREG_MR: u32 = 2;
 
 /// The iova of a registration is given; without this flag it is the address.
 pub const AMR_WR_IOVA: u32 = 1;
+/// AMR_OP_REG_MR: ask for huge pages in the part of the buffer that is aligned to
+/// their size, before it is faulted in: madvise(MADV_HUGEPAGE), which stays in
+/// force after the registration.
+pub const AMR_WR_HUGEPAGE: u32 = 2;
+/// AMR_OP_REG_MR: leave it to the verbs call to fault the buffer in.
+pub const AMR_WR_NO_PREFAULT: u32 = 4;
+/// Before all that is not urgent: a small request before other small ones, a
+/// large one before the slices of other large ones.
+pub const AMR_WR_URGENT: u32 = 8;
 
 /// AMR_OP_REG_MR: what ibv_reg_mr() takes.
 #[repr(C)]

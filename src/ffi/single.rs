@@ -55,7 +55,7 @@ pub extern "C" fn amr_register_async(
 ) -> c_int {
     guard::submit(|| {
         let callback = Callback::new(required(callback)?, ctx);
-        let request = intake::register(pd, addr, length, None, flags as u32)?;
+        let request = intake::register(pd, addr, length, None, flags as u32, 0)?;
         host::submit_callback(default_engine::get()?, request, callback)
     })
 }
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn amr_deregister_async(
     guard::submit(|| {
         let callback = Callback::new(required(callback)?, ctx);
         // SAFETY: the caller gives NULL or a live region.
-        let request = unsafe { intake::deregister(mr) }?;
+        let request = unsafe { intake::deregister(mr, 0) }?;
         host::submit_callback(default_engine::get()?, request, callback)
     })
 }

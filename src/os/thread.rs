@@ -31,6 +31,11 @@ impl CpuList {
         }
         Some(Self(cpus))
     }
+
+    /// Its CPUs.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().copied()
+    }
 }
 
 /// Restricts the calling thread to these CPUs.

@@ -1,0 +1,206 @@
+//! Faulting memory in before it is registered.
+//!
+//! The pages that are absent are made present as the registration would have
+//! made them; the buffer is never touched. Whatever goes wrong, the device has
+//! the last word.
+
+#![forbid(unsafe_code)]
+
+use crate::core::bulk::SLICE;
+use crate::core::request::Request;
+use crate::errno::Result;
+use crate::os::{self, Backing, Mapping, Populate};
+use crate::verbs::access;
+use std::ops::Range;
+
+/// Mappings of one range that are told apart; the rest is left to the device.
+const MOST_PARTS: usize = 16;
+
+/// Runs of absent pages in a slice that are faulted in one by one; more are done
+/// in one go, with the present pages between them.
+const MOST_RUNS: usize = 8;
+
+/// How the parts of a range are to be faulted in.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    parts: [Part; MOST_PARTS],
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    start: u64,
+    end: u64,
+    how: Option<Populate>,
+}
+
+const NOTHING: Part = Part { start: 0, end: 0, how: None };
+
+/// Asks for huge pages in the inside of the range of a request that is aligned to
+/// their size.
+pub fn advise_huge_pages(request: &Request) {
+    let end = request.address.saturating_add(request.length);
+    let inside = request.address.next_multiple_of(SLICE)..end / SLICE * SLICE;
+    if !inside.is_empty() {
+        // Refused where no huge page can be, or where huge pages are already.
+        let _ = os::advise_huge_pages(&inside);
+    }
+}
+
+/// How far a worker looks ahead at once where nothing is absent: with pages of
+/// 4 KiB that takes a quarter of a millisecond.
+const AHEAD: u64 = 256 << 20;
+
+/// Faults in what is absent of a part of a request's memory; says from where on
+/// the rest is worth it.
+pub fn populate(request: &Request, part: &Range<u64>, plan: &mut Option<Plan>) -> u64 {
+    let page = os::page_size();
+    // What is registered are whole pages.
+    let range = part.start / page * page..part.end.next_multiple_of(page);
+    let step = os::MOST_PAGES as u64 * page;
+    let mut starts = (range.start..range.end).step_by(step as usize);
+    let populated: Result<usize> = starts.try_fold(0, |count, start| {
+        Ok(count + populate_step(request, &(start..range.end.min(start + step)), page, plan)?)
+    });
+    match populated {
+        Ok(0) => end_of_resident(range.end, request.address.saturating_add(request.length), page),
+        Ok(_) => part.end,
+        Err(_) => u64::MAX,
+    }
+}
+
+/// Says how many runs of pages were absent.
+fn populate_step(
+    request: &Request,
+    range: &Range<u64>,
+    page: u64,
+    plan: &mut Option<Plan>,
+) -> Result<usize> {
+    let mut runs = Runs::default();
+    os::absent(range, page)?.for_each(|address| runs.add(address, page));
+    for run in runs.iter() {
+        let plan = plan.get_or_insert_with(|| Plan::of(request));
+        for (range, how) in plan.within(run) {
+            os::populate(&range, how)?;
+        }
+    }
+    Ok(runs.count)
+}
+
+/// Where the next absent page may be.
+fn end_of_resident(start: u64, end: u64, page: u64) -> u64 {
+    let ahead = start..end.min(start.saturating_add(AHEAD)) / page * page;
+    if ahead.is_empty() {
+        return start;
+    }
+    os::first_absent(&ahead).map_or(start, |absent| absent.unwrap_or(ahead.end))
+}
+
+/// Runs of pages in the order of their addresses.
+#[derive(Default)]
+struct Runs {
+    runs: [Range<u64>; MOST_RUNS],
+    count: usize,
+}
+
+impl Runs {
+    fn add(&mut self, address: u64, page: u64) {
+        let is_full = self.count == MOST_RUNS;
+        match self.runs[..self.count].last_mut() {
+            Some(last) if last.end == address || is_full => last.end = address + page,
+            _ => {
+                self.runs[self.count] = address..address + page;
+                self.count += 1;
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.runs[..self.count].iter()
+    }
+}
+
+impl Plan {
+    /// Looks up the mappings of a request's range.
+    fn of(request: &Request) -> Self {
+        let end = request.address.saturating_add(request.length);
+        let mut parts = [NOTHING; MOST_PARTS];
+        let mut count = 0;
+        os::visit_mappings(|mapping| {
+            if mapping.range.end <= request.address {
+                return true;
+            }
+            if mapping.range.start >= end {
+                return false;
+            }
+            let Range { start, end } = mapping.range;
+            let how = how(&mapping, request.access);
+            match parts[..count].last_mut() {
+                Some(last) if last.end == start && last.how == how => last.end = end,
+                _ if count == MOST_PARTS => return false,
+                _ => {
+                    parts[count] = Part { start, end, how };
+                    count += 1;
+                }
+            }
+            true
+        });
+        Self { parts }
+    }
+
+    /// The parts of a range that are to be faulted in.
+    fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (Range<u64>, Populate)> {
+        let clip = |part: &Part| part.start.max(range.start)..part.end.min(range.end);
+        let parts = self.parts.iter().filter_map(move |part| Some((clip(part), part.how?)));
+        parts.filter(|(range, _)| !range.is_empty())
+    }
+}
+
+/// As the registration would, but never so that a file or a device notices.
+fn how(mapping: &Mapping, access: u32) -> Option<Populate> {
+    let writes = access & access::LOCAL_WRITE != 0;
+    match (mapping.is_readable, mapping.is_writable, mapping.backing) {
+        (false, _, _) | (_, true, Backing::File) => None,
+        (true, true, _) if writes => Some(Populate::Write),
+        (true, ..) => Some(Populate::Read),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_joined_and_few() {
+        let mut runs = Runs::default();
+        for page in [0, 1, 2, 5, 6, 9] {
+            runs.add(page * 4096, 4096);
+        }
+        let of = |first: u64, last: u64| first * 4096..(last + 1) * 4096;
+        assert!(runs.iter().cloned().eq([of(0, 2), of(5, 6), of(9, 9)]));
+        for page in (11..80).step_by(2) {
+            runs.add(page * 4096, 4096);
+        }
+        assert_eq!(runs.iter().count(), MOST_RUNS);
+        assert_eq!(runs.iter().last(), Some(&of(19, 79)));
+    }
+
+    #[test]
+    fn files_and_devices_are_never_written_to() {
+        let mapping = |is_readable, is_writable, backing| Mapping {
+            range: 0..4096,
+            is_readable,
+            is_writable,
+            backing,
+        };
+        let (read, write) = (0, access::LOCAL_WRITE);
+        let how = |mapping, access| how(&mapping, access);
+        assert_eq!(how(mapping(true, true, Backing::Anonymous), write), Some(Populate::Write));
+        assert_eq!(how(mapping(true, true, Backing::SharedMemory), write), Some(Populate::Write));
+        assert_eq!(how(mapping(true, true, Backing::Anonymous), read), Some(Populate::Read));
+        assert_eq!(how(mapping(true, false, Backing::Anonymous), write), Some(Populate::Read));
+        assert_eq!(how(mapping(true, false, Backing::File), read), Some(Populate::Read));
+        assert_eq!(how(mapping(true, true, Backing::File), write), None);
+        assert_eq!(how(mapping(true, true, Backing::File), read), None);
+        assert_eq!(how(mapping(false, false, Backing::Anonymous), write), None);
+    }
+}
