@@ -46,6 +46,11 @@ class Bench {
         return limit(Limit::Bound::at_most, quick_ ? ratio * room : ratio);
     }
 
+    // The same for what the load of a shared machine changes by more than that room.
+    std::optional<Limit> undisturbed_ratio_at_most(double ratio) const {
+        return quick_ ? std::nullopt : ratio_at_most(ratio);
+    }
+
     std::optional<Limit> ratio_at_least(double ratio) const {
         return limit(Limit::Bound::at_least, quick_ ? ratio / room : ratio);
     }
@@ -75,6 +80,7 @@ class Bench {
 };
 
 void run_burst(const Bench &bench);
+void run_futures(const Bench &bench);
 void run_idle(const Bench &bench);
 void run_batch(const Bench &bench);
 void run_memory(const Bench &bench);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Many registrations at once: what each of them costs, and how long submitting one takes.
+#include "burst.hpp"
 #include "bench.hpp"
 #include "libamr.hpp"
 #include "peer_pool.hpp"
@@ -13,22 +14,6 @@ namespace {
 
 constexpr double cost_limit = 1.0 / 8;
 constexpr double submit_limit = 1.0 / 20;
-
-// Calls submit(i) for each i; returns the 99th percentile of the calls' times in nanoseconds.
-template <typename Submit> double submit_timed(std::size_t count, Submit submit) {
-    std::vector<double> times(count);
-    for (std::size_t i = 0; i < count; i++) {
-        const Clock::time_point start = Clock::now();
-        submit(i);
-        times[i] = nanoseconds(Clock::now() - start);
-    }
-    return quantile(times, 0.99);
-}
-
-template <typename Submit> void submit_all(std::size_t count, Submit submit) {
-    for (std::size_t i = 0; i < count; i++)
-        submit(i);
-}
 
 // A burst through amr_register_async. Each callback notes its region; the last one, the time.
 class CallbackBurst {
@@ -130,30 +115,6 @@ class BlockingBurst {
     const Device &device_;
     std::vector<ibv_mr *> regions_;
 };
-
-// Of each request, in nanoseconds.
-struct Cost {
-    Series passed;    // from the first submit until the last one is done
-    Series processor; // of all threads
-};
-
-template <typename Burst> void measure_cost(Burst &&burst, std::size_t count, Cost &cost) {
-    const double processor_start = processor_nanoseconds();
-    const Clock::time_point start = Clock::now();
-    submit_all(count, [&](std::size_t i) { burst.submit(i); });
-    const Clock::time_point end = burst.wait();
-    const double processor = processor_nanoseconds() - processor_start;
-    burst.finish();
-    cost.passed.add(nanoseconds(end - start) / static_cast<double>(count));
-    cost.processor.add(processor / static_cast<double>(count));
-}
-
-template <typename Burst> double submit_time(Burst &&burst, std::size_t count) {
-    const double time = submit_timed(count, [&](std::size_t i) { burst.submit(i); });
-    burst.wait();
-    burst.finish();
-    return time;
-}
 
 } // namespace
 

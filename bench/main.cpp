@@ -30,8 +30,10 @@ struct Group {
     void (*run)(const Bench &bench);
 };
 
-constexpr std::array<Group, 5> groups = {{
+constexpr std::array<Group, 6> groups = {{
     {"burst", "many registrations at once, instant device", "pins=0", false, run_burst},
+    {"futures", "std::future for many registrations at once, instant device", "pins=0", false,
+     run_futures},
     {"idle", "round trip of one registration, workers asleep, instant device", "pins=0", false,
      run_idle},
     {"batch", "1000 requests in one call and one by one, instant device", "pins=0", false,

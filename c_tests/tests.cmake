@@ -19,6 +19,7 @@ set_source_files_properties(cplusplus.cpp PROPERTIES COMPILE_OPTIONS -std=c++11)
 
 # Requests and their queues.
 amr_c_test(batch PLACES sim softroce)
+amr_c_test(post_callback PLACES sim softroce)
 amr_c_test(iova PLACES sim softroce)
 amr_c_test(queue_full)
 amr_c_test(cq_full)
@@ -113,6 +114,17 @@ endforeach()
 amr_device_test(old_libibverbs TARGET test_one_call ENVIRONMENT
     "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:amr_sim_old>:$<TARGET_FILE_DIR:amr>" LD_BIND_NOW=1)
 amr_c_test(process_exit TIMEOUT 180 NOT_UNDER valgrind)
+
+# The C++ layer.
+amr_c_test(cpp_error)
+amr_c_test(cpp_context)
+amr_c_test(cpp_region)
+amr_c_test(cpp_manager)
+amr_c_test(cpp_queue)
+amr_c_test(cpp_order TIMEOUT 120)
+amr_c_test(cpp_no_memory NOT_UNDER valgrind)
+amr_c_test(cpp_coroutine)
+set_target_properties(test_cpp_coroutine PROPERTIES CXX_STANDARD 20)
 
 # As above, but for a program that is not linked with libamr.
 add_executable(test_dlopen dlopen.c)

@@ -22,7 +22,7 @@ set(AMR_SANITIZER_OPTIONS
     "LSAN_OPTIONS=suppressions='${CMAKE_CURRENT_SOURCE_DIR}/c_tests/leaks.supp':print_suppressions=0"
     # The threads of the default engine live as long as the process, and a forked
     # child may use the library.
-    TSAN_OPTIONS=report_thread_leaks=0:die_after_fork=0)
+    "TSAN_OPTIONS=report_thread_leaks=0:die_after_fork=0:suppressions='${CMAKE_CURRENT_SOURCE_DIR}/c_tests/races.supp':print_suppressions=0")
 
 # Rust knows no sanitizer for what is undefined in C.
 set(amr_rust_sanitizers ${AMR_SANITIZE})

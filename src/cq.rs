@@ -3,7 +3,6 @@
 use crate::core::completions::Completions;
 use crate::core::engine::Cancel;
 use crate::core::request::{Completion, Delivery, Operation, Outcome, Request, Words};
-use crate::core::ring::Closed;
 use crate::errno::{Errno, Result};
 use crate::ffi::cq::{AMR_MAX_CQ_CAPACITY, amr_wc};
 use crate::ffi::guard::Room;
@@ -12,14 +11,11 @@ use crate::host::{self, EngineHandle, Shared, pointer};
 use crate::log::{self, Level};
 use crate::os::{EventFd, Memory};
 use crate::verbs::ibv_mr;
-use crate::{intake, lifecycle, os, verbs};
+use crate::{intake, lifecycle, verbs};
 use libc::c_int;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Requests that are checked, and then put into the queue in one go.
-const BATCH: usize = 64;
 
 /// `struct amr_cq`
 pub struct CqHandle {
@@ -158,43 +154,12 @@ impl CqHandle {
     /// # Safety
     /// The operands name NULL or live objects, as the opcodes say.
     pub unsafe fn post(&self, requests: &[amr_wr], taken: &mut usize) -> Result<()> {
-        for chunk in requests.chunks(BATCH) {
-            match chunk {
-                // SAFETY: the caller vouches for the operands.
-                [_] => unsafe { self.post_chunk::<1>(chunk, taken) }?,
-                // SAFETY: the same.
-                _ => unsafe { self.post_chunk::<BATCH>(chunk, taken) }?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes at most `N` work requests until one is refused.
-    ///
-    /// # Safety
-    /// As for [`post`](Self::post).
-    unsafe fn post_chunk<const N: usize>(&self, chunk: &[amr_wr], taken: &mut usize) -> Result<()> {
-        let submitted = os::stamp_ns();
-        let mut batch = [Words::default(); N];
-        let mut valid = 0;
-        let mut refused = Ok(());
-        for wr in chunk {
-            // SAFETY: the caller vouches for the operands.
-            let request = unsafe { intake::work_request(wr) };
-            match request.and_then(|request| self.engine.core.host().enter(request)) {
-                Ok(request) => {
-                    let request = self.engine.receive(self.address(request, wr.wr_id), submitted);
-                    batch[valid] = request.encode();
-                    valid += 1;
-                }
-                Err(error) => {
-                    refused = Err(error);
-                    break;
-                }
-            }
-        }
-        self.submit(&batch[..valid], taken)?;
-        refused
+        let address = |request, submitted| {
+            let request = Request { delivery: Delivery::Queue, owner: self.owner(), ..request };
+            self.engine.receive(request, submitted)
+        };
+        // SAFETY: the caller vouches for the operands.
+        unsafe { intake::work_requests(requests, address, |batch| self.submit(batch, taken)) }
     }
 
     /// Cancels a queued request.
@@ -211,22 +176,12 @@ impl CqHandle {
     /// All of the batch or `EAGAIN`; a place for each completion first.
     fn submit(&self, batch: &[Words], taken: &mut usize) -> Result<()> {
         let places = self.completions.reserve(batch.len());
-        let submitted = self.engine.core.submit(&batch[..places]);
+        let submitted = self.engine.submit(batch, places);
         let accepted = *submitted.as_ref().unwrap_or(&0);
         self.completions.release(places - accepted);
-        for refused in &batch[accepted..] {
-            self.engine.core.host().leave(&Request::decode(refused));
-        }
         *taken += accepted;
-        match submitted {
-            Err(Closed) => Err(Errno::ESHUTDOWN),
-            Ok(_) if accepted < batch.len() => Err(Errno::EAGAIN),
-            Ok(_) => Ok(()),
-        }
-    }
-
-    fn address(&self, request: Request, wr_id: u64) -> Request {
-        Request { delivery: Delivery::Queue, owner: self.owner(), tag: wr_id, ..request }
+        submitted?;
+        if accepted < batch.len() { Err(Errno::EAGAIN) } else { Ok(()) }
     }
 
     /// What the requests of this queue know it by.
@@ -235,7 +190,8 @@ impl CqHandle {
     }
 }
 
-fn to_wc(completion: &Completion) -> amr_wc {
+/// As C reads it.
+pub fn to_wc(completion: &Completion) -> amr_wc {
     let Outcome { status, diag, diag_arg, region } = completion.outcome;
     amr_wc {
         wr_id: completion.tag,

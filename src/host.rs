@@ -2,17 +2,19 @@
 
 use crate::config::{self, Config};
 use crate::core::engine::{Engine, Host};
-use crate::core::request::{Completion, Delivery, Hints, Operation, Outcome, Request};
+use crate::core::request::{Completion, Delivery, Hints, Operation, Outcome, Request, Words};
 use crate::core::ring::Closed;
 use crate::core::underway::{Place, Refused, Underway};
-use crate::cq::CqHandle;
+use crate::cq::{self, CqHandle};
 use crate::errno::{Errno, Result};
+use crate::ffi::cq::amr_wc;
 use crate::ffi::info::amr_stats;
+use crate::ffi::post::amr_wr;
 use crate::log::{self, Level};
 use crate::os::{Memory, Thread};
 use crate::populate::{self, Plan};
 use crate::verbs::{self, ibv_mr, ibv_pd};
-use crate::{default_engine, diagnose, lifecycle, os};
+use crate::{default_engine, diagnose, intake, lifecycle, os};
 use libc::{c_int, c_void};
 use std::cell::Cell;
 use std::ops::Range;
@@ -40,17 +42,26 @@ pub struct Shared {
 
 impl Shared {
     /// How a request is treated here: when it came, and, if it makes memory, where
-    /// and how.
-    pub fn receive(&self, request: Request, submitted: u64) -> Request {
-        match request.operation {
-            Operation::Deregister => Request { submitted, ..request },
+    /// and how. `EALREADY`: the region is being deregistered already.
+    pub fn receive(&self, request: Request, submitted: u64) -> Result<Request> {
+        let request = Request { submitted, ..self.core.host().enter(request)? };
+        Ok(match request.operation {
+            Operation::Deregister => request,
             Operation::Register => Request {
                 hints: (request.hints | self.given).without(self.withheld),
                 policy: os::current_policy(),
-                submitted,
                 ..request
             },
+        })
+    }
+
+    /// Submits received requests, `limit` at most; says how many were taken.
+    pub fn submit(&self, requests: &[Words], limit: usize) -> Result<usize> {
+        let submitted = self.core.submit(&requests[..limit]);
+        for refused in &requests[*submitted.as_ref().unwrap_or(&0)..] {
+            self.core.host().leave(&Request::decode(refused));
         }
+        submitted.map_err(|Closed| Errno::ESHUTDOWN)
     }
 
     /// `EDEADLK` on a worker of this engine, which is in a callback.
@@ -303,18 +314,71 @@ impl Callback {
     }
 }
 
+/// A callback of the application that gets a whole completion.
+#[derive(Clone, Copy)]
+pub struct CompletionCallback(unsafe extern "C" fn(*const amr_wc));
+
+impl CompletionCallback {
+    /// What the application gave.
+    pub fn new(function: unsafe extern "C" fn(*const amr_wc)) -> Self {
+        Self(function)
+    }
+
+    fn address(&self, request: Request) -> Request {
+        Request {
+            delivery: Delivery::CompletionCallback,
+            owner: (self.0 as *const ()).expose_provenance() as u64,
+            ..request
+        }
+    }
+
+    fn of(request: &Request) -> Self {
+        let function = std::ptr::with_exposed_provenance::<()>(request.owner as usize);
+        // SAFETY: address() made the number of a function of this type.
+        Self(unsafe {
+            std::mem::transmute::<*const (), unsafe extern "C" fn(*const amr_wc)>(function)
+        })
+    }
+
+    fn call(&self, completion: &Completion) {
+        // SAFETY: the application gave the function for this call.
+        unsafe { (self.0)(&cq::to_wc(completion)) };
+    }
+}
+
 /// Submits a request whose completion is a callback.
 pub fn submit_callback(engine: &EngineHandle, request: Request, callback: Callback) -> Result<()> {
-    let core = &engine.shared.core;
-    let request = core.host().enter(request)?;
-    let request = engine.shared.receive(callback.address(request), os::stamp_ns());
-    let refused = match core.submit(&[request.encode()]) {
-        Ok(0) => Errno::EAGAIN,
-        Ok(_) => return Ok(()),
-        Err(Closed) => Errno::ESHUTDOWN,
+    let request = engine.shared.receive(callback.address(request), os::stamp_ns())?;
+    submit(engine, &[request.encode()]).map(|_| ())
+}
+
+/// Takes work requests whose completions are callbacks, until one is refused;
+/// `taken` counts them.
+///
+/// # Safety
+/// The operands name NULL or live objects, as the opcodes say.
+pub unsafe fn post_callback(
+    engine: &EngineHandle,
+    requests: &[amr_wr],
+    callback: CompletionCallback,
+    taken: &mut usize,
+) -> Result<()> {
+    let address = |request, submitted| engine.shared.receive(callback.address(request), submitted);
+    let submit = |batch: &[Words]| {
+        let accepted = submit(engine, batch)?;
+        *taken += accepted;
+        if accepted < batch.len() { Err(Errno::EAGAIN) } else { Ok(()) }
     };
-    core.host().leave(&request);
-    Err(refused)
+    // SAFETY: the caller vouches for the operands.
+    unsafe { intake::work_requests(requests, address, submit) }
+}
+
+/// Takes as many requests as there is room for, one at least, or `EAGAIN`.
+fn submit(engine: &EngineHandle, requests: &[Words]) -> Result<usize> {
+    match engine.shared.submit(requests, requests.len()) {
+        Ok(0) if !requests.is_empty() => Err(Errno::EAGAIN),
+        accepted => accepted,
+    }
 }
 
 /// Waits until nothing is queued or running on `pd`, or on any if it is NULL.
@@ -448,6 +512,7 @@ impl Host for Verbs {
         self.leave(request);
         match request.delivery {
             Delivery::Callback => Callback::of(request).call(&completion.outcome),
+            Delivery::CompletionCallback => CompletionCallback::of(request).call(completion),
             Delivery::Queue => {
                 let queue: *const CqHandle = pointer(request.owner);
                 // SAFETY: a completion queue is not freed while a request of it

@@ -1,7 +1,7 @@
 //! From the caller's arguments to a request: the checks at submit.
 
 use crate::core::bulk::SLICE;
-use crate::core::request::{Delivery, Hints, Operation, Request};
+use crate::core::request::{Delivery, Hints, Operation, Request, Words};
 use crate::errno::{Errno, Result};
 use crate::ffi::post::{
     AMR_OP_DEREG_MR, AMR_OP_REG_MR, AMR_WR_HUGEPAGE, AMR_WR_IOVA, AMR_WR_NO_PREFAULT,
@@ -10,6 +10,9 @@ use crate::ffi::post::{
 use crate::os;
 use crate::verbs::{access, ibv_mr, ibv_pd};
 use libc::c_void;
+
+/// Requests that are checked, and then put into the queue in one go.
+const BATCH: usize = 64;
 
 const REGISTRATION_FLAGS: u32 = AMR_WR_IOVA | AMR_WR_HUGEPAGE | AMR_WR_NO_PREFAULT | AMR_WR_URGENT;
 
@@ -70,11 +73,66 @@ fn identity(region: &ibv_mr) -> u64 {
     address & ((1 << 48) - 1) | key << 48
 }
 
+/// Checks work requests until one is wrong, and submits those before it in
+/// batches. `address` says whom to tell of a request; it is given the time.
+///
+/// # Safety
+/// The operands name NULL or live objects, as the opcodes say.
+pub unsafe fn work_requests(
+    requests: &[amr_wr],
+    address: impl Fn(Request, u64) -> Result<Request>,
+    mut submit: impl FnMut(&[Words]) -> Result<()>,
+) -> Result<()> {
+    for chunk in requests.chunks(BATCH) {
+        match chunk {
+            // SAFETY: the caller vouches for the operands.
+            [_] => unsafe { submit_chunk::<1>(chunk, &address, &mut submit) }?,
+            // SAFETY: the same.
+            _ => unsafe { submit_chunk::<BATCH>(chunk, &address, &mut submit) }?,
+        }
+    }
+    Ok(())
+}
+
+/// The same for at most `N` work requests.
+///
+/// # Safety
+/// As for [`work_requests`].
+#[inline]
+unsafe fn submit_chunk<const N: usize>(
+    chunk: &[amr_wr],
+    address: &impl Fn(Request, u64) -> Result<Request>,
+    submit: &mut impl FnMut(&[Words]) -> Result<()>,
+) -> Result<()> {
+    let submitted = os::stamp_ns();
+    let mut batch = [Words::default(); N];
+    let mut valid = 0;
+    let mut refused = Ok(());
+    for wr in chunk {
+        // SAFETY: the caller vouches for the operands.
+        let request = unsafe { work_request(wr) };
+        let tagged = request.map(|request| Request { tag: wr.wr_id, ..request });
+        match tagged.and_then(|request| address(request, submitted)) {
+            Ok(request) => {
+                batch[valid] = request.encode();
+                valid += 1;
+            }
+            Err(error) => {
+                refused = Err(error);
+                break;
+            }
+        }
+    }
+    submit(&batch[..valid])?;
+    refused
+}
+
 /// What a work request asks for.
 ///
 /// # Safety
 /// Its operand names NULL or live objects, as its opcode says.
-pub unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
+#[inline]
+unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
     // SAFETY: all of the union is numbers and pointers: any bytes are a value.
     let words = unsafe { wr.op.reserved };
     match wr.opcode {
@@ -83,7 +141,7 @@ pub unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
             let with_iova = wr.flags & AMR_WR_IOVA != 0;
             let access = u32::try_from(access).map_err(|_| Errno::EINVAL)?;
             let known = wr.flags & !REGISTRATION_FLAGS == 0 && (with_iova || iova == 0);
-            if !known || rest.iter().any(|&word| word != 0) {
+            if !known || rest.iter().fold(0, |all, word| all | word) != 0 {
                 return Err(Errno::EINVAL);
             }
             register(
@@ -97,7 +155,7 @@ pub unsafe fn work_request(wr: &amr_wr) -> Result<Request> {
         }
         AMR_OP_DEREG_MR => {
             let [mr, rest @ ..] = words;
-            if wr.flags & !AMR_WR_URGENT != 0 || rest.iter().any(|&word| word != 0) {
+            if wr.flags & !AMR_WR_URGENT != 0 || rest.iter().fold(0, |all, word| all | word) != 0 {
                 return Err(Errno::EINVAL);
             }
             // SAFETY: the caller gives NULL or a live region.

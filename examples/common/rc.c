@@ -189,6 +189,25 @@ static void create_qp(struct rc *rc) {
         err(1, "ibv_create_qp");
 }
 
+static void destroy_qp(struct rc *rc) {
+    int error = ibv_destroy_qp(rc->qp);
+    if (!error)
+        error = ibv_destroy_cq(rc->cq);
+    if (error)
+        errx(1, "%s: cannot destroy the QP: %s", rc->role, strerror(error));
+}
+
+static struct endpoint describe_endpoint(struct rc *rc) {
+    struct ibv_port_attr port = find_port(rc);
+    return (struct endpoint){
+        .qp_num = rc->qp->qp_num,
+        .psn = (uint32_t)getpid() & 0xffffff,
+        .lid = port.lid,
+        .mtu = port.active_mtu,
+        .gid = find_gid(rc, port.gid_tbl_len),
+    };
+}
+
 static void modify_qp(struct rc *rc, struct ibv_qp_attr *attr, int mask) {
     int error = ibv_modify_qp(rc->qp, attr, mask | IBV_QP_STATE);
     if (error)
@@ -293,17 +312,26 @@ void rc_connect(struct rc *rc) {
     else if ((rc->socket = accept(rc->listener, NULL, NULL)) < 0)
         err(1, "accept");
 
-    struct ibv_port_attr port = find_port(rc);
-    struct endpoint mine = {
-        .qp_num = rc->qp->qp_num,
-        .psn = (uint32_t)getpid() & 0xffffff,
-        .lid = port.lid,
-        .mtu = port.active_mtu,
-        .gid = find_gid(rc, port.gid_tbl_len),
-    };
+    struct endpoint mine = describe_endpoint(rc);
     struct endpoint peer = swap_endpoints(rc, &mine);
     connect_qp(rc, &mine, &peer);
     rc_barrier(rc); /* the peer must be ready to receive before anything is sent */
+}
+
+void rc_open_loop(struct rc ends[2], struct ibv_pd *pd) {
+    struct endpoint endpoints[2];
+    for (int i = 0; i < 2; i++) {
+        ends[i] = (struct rc){.pd = pd, .role = "loop", .listener = -1, .socket = -1};
+        create_qp(&ends[i]);
+        endpoints[i] = describe_endpoint(&ends[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        connect_qp(&ends[i], &endpoints[i], &endpoints[1 - i]);
+}
+
+void rc_close_loop(struct rc ends[2]) {
+    for (int i = 0; i < 2; i++)
+        destroy_qp(&ends[i]);
 }
 
 struct rc_key rc_swap_keys(struct rc *rc, const struct ibv_mr *mr) {
@@ -312,10 +340,12 @@ struct rc_key rc_swap_keys(struct rc *rc, const struct ibv_mr *mr) {
     return (struct rc_key){.addr = be64toh(peers[0]), .rkey = (uint32_t)be64toh(peers[1])};
 }
 
-static void rdma(struct rc *rc, enum ibv_wr_opcode opcode, const struct ibv_mr *mr,
-                 struct rc_key peer) {
-    struct ibv_sge sge = {
+static struct ibv_sge whole(const struct ibv_mr *mr) {
+    return (struct ibv_sge){
         .addr = (uintptr_t)mr->addr, .length = (uint32_t)mr->length, .lkey = mr->lkey};
+}
+
+static void rdma(struct rc *rc, enum ibv_wr_opcode opcode, struct ibv_sge sge, struct rc_key peer) {
     struct ibv_send_wr wr = {
         .sg_list = &sge,
         .num_sge = 1,
@@ -341,11 +371,15 @@ static void rdma(struct rc *rc, enum ibv_wr_opcode opcode, const struct ibv_mr *
 }
 
 void rc_write(struct rc *rc, const struct ibv_mr *mr, struct rc_key peer) {
-    rdma(rc, IBV_WR_RDMA_WRITE, mr, peer);
+    rdma(rc, IBV_WR_RDMA_WRITE, whole(mr), peer);
 }
 
 void rc_read(struct rc *rc, const struct ibv_mr *mr, struct rc_key peer) {
-    rdma(rc, IBV_WR_RDMA_READ, mr, peer);
+    rdma(rc, IBV_WR_RDMA_READ, whole(mr), peer);
+}
+
+void rc_write_sge(struct rc *rc, struct ibv_sge from, struct rc_key to) {
+    rdma(rc, IBV_WR_RDMA_WRITE, from, to);
 }
 
 void rc_barrier(struct rc *rc) {
@@ -354,11 +388,7 @@ void rc_barrier(struct rc *rc) {
 }
 
 void rc_close(struct rc *rc) {
-    int error = ibv_destroy_qp(rc->qp);
-    if (!error)
-        error = ibv_destroy_cq(rc->cq);
-    if (error)
-        errx(1, "%s: cannot destroy the QP: %s", rc->role, strerror(error));
+    destroy_qp(rc);
     close_pd(rc->pd);
     close(rc->socket);
     if (rc->listener >= 0)

@@ -356,6 +356,18 @@ struct amr_wr {
 };
 
 /**
+ * Called once when a request of amr_post_callback() is over.
+ *
+ * `wc` is the completion, which is not there any more once this returns. Its
+ * wr_id can be a pointer to whatever the application knows of the request. Its
+ * busy_ns is 0, since the request goes on: the time of this call is a part of
+ * it. As for amr_callback: runs on a worker thread of the engine with all
+ * signals blocked, no lock of the library held, and never inside the
+ * submitting call; must not throw, longjmp() or end its thread.
+ */
+typedef void (*amr_wc_callback)(const struct amr_wc *wc);
+
+/**
  * Limits on memory registration. Set `size` to sizeof(struct amr_limits).
  *
  * Sizes are in bytes; UINT64_MAX means no limit.
@@ -566,8 +578,10 @@ struct amr_engine *amr_create_engine(const struct amr_engine_attr *attr);
 /**
  * Destroy an engine: its threads are joined.
  *
- * Its completion queues must be destroyed first, so nothing is queued or
- * running on it any more. On an error the engine is unharmed.
+ * Its completion queues must be destroyed first, so nothing of theirs is
+ * queued or running on it any more. Requests of amr_post_callback() that are
+ * queued complete with ECANCELED, running ones as they do, before this
+ * returns. On an error the engine is unharmed.
  *
  * Returns 0, or EINVAL (NULL, or the default engine, which lives as long as
  * the process), EBUSY (completion queues of the engine are alive), EDEADLK
@@ -719,6 +733,40 @@ int amr_destroy_cq(struct amr_cq *cq);
  * Any thread, a callback included; not a signal handler.
  */
 int amr_post(struct amr_cq *cq, const struct amr_wr *wr, size_t count, size_t *posted);
+
+/**
+ * Post work requests whose completions are handed to a function.
+ *
+ * Like amr_post(), but on an engine (NULL: the default one), and instead of a
+ * completion queue `callback` gets each completion, on a worker thread. There
+ * is nothing to poll, nothing to destroy before the engine, and no limit but
+ * that of the engine's queue. The requests cannot be cancelled one by one:
+ * amr_destroy_engine() completes those that are still queued with ECANCELED.
+ *
+ * Takes the `count` requests of `wr` in order until one is refused; writes
+ * how many were taken to `posted` (if it is not NULL), and returns why the
+ * next one was refused. `wr` is read in the call and not kept. The callback
+ * is called exactly once for each request that was taken, maybe before this
+ * returns.
+ *
+ * The buffer of a registration must stay mapped and its PD open until the
+ * callback is called; the region is the caller's from then on. The region of a
+ * deregistration is the library's until the callback is called.
+ *
+ * Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
+ * full: post the rest again a little later; with engine NULL also: a thread
+ * could not be made), EINVAL (NULL callback, or NULL or misaligned wr with
+ * count above 0, or a count that no memory can hold, or a request that
+ * amr_post() refuses so), EPERM (the engine was made before fork()), ENOMEM
+ * (engine NULL only), ESHUTDOWN (the process is exiting), EIO.
+ *
+ * Any thread, a callback included; not a signal handler.
+ */
+int amr_post_callback(struct amr_engine *engine,
+                      const struct amr_wr *wr,
+                      size_t count,
+                      amr_wc_callback callback,
+                      size_t *posted);
 
 /**
  * Cancel a queued request.

@@ -17,11 +17,14 @@ pub enum Operation {
 
 /// How the completion reaches the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Delivery {
     /// A call of the function `owner` with `tag`.
-    Callback,
+    Callback = 0,
     /// A completion on the queue `owner` with `tag`.
-    Queue,
+    Queue = 1,
+    /// A call of the function `owner` with a completion with `tag`.
+    CompletionCallback = 2,
 }
 
 /// How a request is to be treated, as bits.
@@ -102,7 +105,8 @@ pub type Words = [u64; WORDS];
 pub type Queue = Ring<WORDS>;
 
 const OPERATION_MASK: u8 = 0xf;
-const QUEUE_BIT: u64 = 1 << 4;
+const DELIVERY_SHIFT: u32 = 4;
+const DELIVERY_MASK: u8 = 0xf;
 const HINTS_SHIFT: u32 = 8;
 const ATTEMPTS_SHIFT: u32 = 16;
 const POLICY_SHIFT: u32 = 24;
@@ -116,9 +120,8 @@ impl Request {
 
     /// As words.
     pub fn encode(&self) -> Words {
-        let delivery = if self.delivery == Delivery::Queue { QUEUE_BIT } else { 0 };
         let first = self.operation as u64
-            | delivery
+            | (self.delivery as u64) << DELIVERY_SHIFT
             | u64::from(self.hints.0) << HINTS_SHIFT
             | u64::from(self.attempts) << ATTEMPTS_SHIFT
             | u64::from(self.policy) << POLICY_SHIFT
@@ -134,7 +137,11 @@ impl Request {
                 1 => Operation::Register,
                 _ => Operation::Deregister,
             },
-            delivery: if first & QUEUE_BIT != 0 { Delivery::Queue } else { Delivery::Callback },
+            delivery: match (first >> DELIVERY_SHIFT) as u8 & DELIVERY_MASK {
+                0 => Delivery::Callback,
+                1 => Delivery::Queue,
+                _ => Delivery::CompletionCallback,
+            },
             hints: Hints((first >> HINTS_SHIFT) as u8),
             attempts: (first >> ATTEMPTS_SHIFT) as u8,
             policy: (first >> POLICY_SHIFT) as u8,

@@ -115,14 +115,18 @@ proptest! {
 
     #[test]
     fn requests_survive_their_encoding(
-        deregister: bool, queue: bool, urgent: bool, bulk: bool, attempts: u8, policy: u8,
+        deregister: bool, delivery in 0..3, urgent: bool, bulk: bool, attempts: u8, policy: u8,
         access: u32, words: [u64; 7],
     ) {
         let urgent = if urgent { Hints::URGENT } else { Hints::NONE };
         let bulk = if bulk { Hints::BULK } else { Hints::HUGE };
         let request = Request {
             operation: if deregister { Operation::Deregister } else { Operation::Register },
-            delivery: if queue { Delivery::Queue } else { Delivery::Callback },
+            delivery: match delivery {
+                0 => Delivery::Callback,
+                1 => Delivery::Queue,
+                _ => Delivery::CompletionCallback,
+            },
             hints: urgent | bulk,
             attempts,
             policy,

@@ -219,7 +219,7 @@ impl<H: Host> Engine<H> {
         worker.counters.update(|totals| totals.count(&completion, request.length));
         worker.record.deliver();
         // The time of a callback is a part of its request's.
-        if request.delivery == Delivery::Callback {
+        if request.delivery != Delivery::Queue {
             self.deliver(request, &completion);
         }
         let ended = self.host.stamp();

@@ -71,8 +71,10 @@ pub unsafe extern "C" fn amr_create_engine(attr: *const amr_engine_attr) -> *mut
 
 /// Destroy an engine: its threads are joined.
 ///
-/// Its completion queues must be destroyed first, so nothing is queued or
-/// running on it any more. On an error the engine is unharmed.
+/// Its completion queues must be destroyed first, so nothing of theirs is
+/// queued or running on it any more. Requests of amr_post_callback() that are
+/// queued complete with ECANCELED, running ones as they do, before this
+/// returns. On an error the engine is unharmed.
 ///
 /// Returns 0, or EINVAL (NULL, or the default engine, which lives as long as
 /// the process), EBUSY (completion queues of the engine are alive), EDEADLK

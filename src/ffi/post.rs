@@ -1,7 +1,9 @@
 //! Work requests: one or many in one call.
 
-use super::guard;
+use super::guard::{self, required};
 use crate::cq::CqHandle;
+use crate::ffi::cq::amr_wc;
+use crate::host::{self, CompletionCallback, EngineHandle};
 use crate::verbs::{ibv_mr, ibv_pd};
 use libc::{c_int, c_void, size_t};
 
@@ -119,6 +121,67 @@ pub unsafe extern "C" fn amr_post(
         let requests = unsafe { guard::slice_to_read(wr, count) }?;
         // SAFETY: each request names NULL or live objects, as its opcode says.
         unsafe { cq.post(requests, &mut taken) }
+    });
+    // SAFETY: the caller gives NULL or a size_t to write to.
+    if let Some(posted) = unsafe { posted.as_mut() } {
+        *posted = taken;
+    }
+    status
+}
+
+/// Called once when a request of amr_post_callback() is over.
+///
+/// `wc` is the completion, which is not there any more once this returns. Its
+/// wr_id can be a pointer to whatever the application knows of the request. Its
+/// busy_ns is 0, since the request goes on: the time of this call is a part of
+/// it. As for amr_callback: runs on a worker thread of the engine with all
+/// signals blocked, no lock of the library held, and never inside the
+/// submitting call; must not throw, longjmp() or end its thread.
+pub type amr_wc_callback = Option<unsafe extern "C" fn(wc: *const amr_wc)>;
+
+/// Post work requests whose completions are handed to a function.
+///
+/// Like amr_post(), but on an engine (NULL: the default one), and instead of a
+/// completion queue `callback` gets each completion, on a worker thread. There
+/// is nothing to poll, nothing to destroy before the engine, and no limit but
+/// that of the engine's queue. The requests cannot be cancelled one by one:
+/// amr_destroy_engine() completes those that are still queued with ECANCELED.
+///
+/// Takes the `count` requests of `wr` in order until one is refused; writes
+/// how many were taken to `posted` (if it is not NULL), and returns why the
+/// next one was refused. `wr` is read in the call and not kept. The callback
+/// is called exactly once for each request that was taken, maybe before this
+/// returns.
+///
+/// The buffer of a registration must stay mapped and its PD open until the
+/// callback is called; the region is the caller's from then on. The region of a
+/// deregistration is the library's until the callback is called.
+///
+/// Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
+/// full: post the rest again a little later; with engine NULL also: a thread
+/// could not be made), EINVAL (NULL callback, or NULL or misaligned wr with
+/// count above 0, or a count that no memory can hold, or a request that
+/// amr_post() refuses so), EPERM (the engine was made before fork()), ENOMEM
+/// (engine NULL only), ESHUTDOWN (the process is exiting), EIO.
+///
+/// Any thread, a callback included; not a signal handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn amr_post_callback(
+    engine: *mut EngineHandle,
+    wr: *const amr_wr,
+    count: size_t,
+    callback: amr_wc_callback,
+    posted: *mut size_t,
+) -> c_int {
+    let mut taken = 0;
+    let status = guard::submit(|| {
+        let callback = CompletionCallback::new(required(callback)?);
+        // SAFETY: the caller gives `count` work requests.
+        let requests = unsafe { guard::slice_to_read(wr, count) }?;
+        // SAFETY: the caller gives NULL or a live engine.
+        let engine = unsafe { EngineHandle::or_default(engine) }?;
+        // SAFETY: each request names NULL or live objects, as its opcode says.
+        unsafe { host::post_callback(engine, requests, callback, &mut taken) }
     });
     // SAFETY: the caller gives NULL or a size_t to write to.
     if let Some(posted) = unsafe { posted.as_mut() } {
