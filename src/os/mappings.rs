@@ -35,7 +35,7 @@ pub enum Backing {
 /// enough and says `false`. None if /proc cannot be read.
 pub fn visit(mut each: impl FnMut(Mapping) -> bool) {
     let Ok(file) = File::open("/proc/self/maps") else { return };
-    let mut lines = BufReader::with_capacity(16 << 10, file);
+    let mut lines = BufReader::with_capacity(super::BLOCK, file);
     let mut line = Vec::with_capacity(256);
     loop {
         line.clear();
