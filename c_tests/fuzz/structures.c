@@ -8,7 +8,6 @@
 #include "../device.h"
 
 #include <limits.h>
-#include <stddef.h>
 
 /* What says that it is larger is a mistake to the library, which reads no more of it. */
 enum { LARGEST = 4096 };
@@ -62,8 +61,9 @@ static void engine_attr(struct input *input) {
 
     take(input, cpus, sizeof(cpus) - 1);
     cpus[sizeof(cpus) - 1] = '\0';
-    /* As of the first version, which had what is looked at here. */
-    if (attr->size >= offsetof(struct amr_engine_attr, flags) && attr->size <= LARGEST) {
+    /* The first version ended with the CPUs. */
+    if (attr->size >= offsetof(struct amr_engine_attr, cpus) + sizeof(attr->cpus) &&
+        attr->size <= LARGEST) {
         attr->cpus = attr->cpus != NULL ? cpus : NULL;
         /* Many threads and large queues take long, and are tried elsewhere. */
         if (attr->workers <= AMR_MAX_WORKERS)
@@ -98,6 +98,9 @@ static void work_requests(struct input *input) {
         if (take_byte(input) % 2) {
             wrs[i].op.reg_mr.addr = buffer + take_byte(input);
             wrs[i].op.reg_mr.length %= 2 * PAGE;
+        } else {
+            /* AddressSanitizer's shadow is terabytes of memory that can be faulted in. */
+            wrs[i].flags |= AMR_WR_NO_PREFAULT;
         }
     }
     status = amr_post(cq, wrs, count, &posted);
