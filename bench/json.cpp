@@ -77,7 +77,8 @@ void print_row(std::ostream &out, const Row &row) {
 void print_group(std::ostream &out, const GroupReport &group) {
     out << "\n{\"name\":" << quoted(group.name) << ",\"title\":" << quoted(group.title)
         << ",\"simulated_device_settings\":" << quoted(group.settings)
-        << ",\"skipped\":" << boolean(group.skipped) << ",\"rows\":";
+        << ",\"skipped\":" << (group.skipped.empty() ? "false" : quoted(group.skipped))
+        << ",\"rows\":";
     print_list(out, group.rows, [&](const Row &row) { print_row(out, row); });
     out << '}';
 }

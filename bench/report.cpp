@@ -89,15 +89,15 @@ bool Report::any_missed() const {
 
 bool Report::any_skipped() const {
     return std::any_of(groups.begin(), groups.end(),
-                       [](const GroupReport &group) { return group.skipped; });
+                       [](const GroupReport &group) { return !group.skipped.empty(); });
 }
 
 void print_table(std::ostream &out, const Report &report) {
     print_heading(out, report);
     for (const GroupReport &group : report.groups) {
         out << group.name << ": " << group.title << '\n';
-        if (group.skipped)
-            out << "  skipped: needs the simulated device\n";
+        if (!group.skipped.empty())
+            out << "  skipped: " << group.skipped << '\n';
         for (const Row &row : group.rows)
             print_row(out, row);
     }
