@@ -36,6 +36,10 @@ class Bench {
         }
     }
 
+    bool is_quick() const {
+        return quick_;
+    }
+
     void step(const std::string &what, std::size_t number, std::size_t count) const {
         progress_.show(report_.name + ": " + what + ", " + std::to_string(number) + " of " +
                        std::to_string(count));
@@ -50,7 +54,7 @@ class Bench {
         return limit(Limit::Bound::at_least, quick_ ? ratio / room : ratio);
     }
 
-    // The same for what takes long, and is hardly disturbed by what takes microseconds.
+    // The same for times of many milliseconds, which are less easily disturbed.
     std::optional<Limit> long_ratio_at_most(double ratio) const {
         return limit(Limit::Bound::at_most, quick_ ? ratio * long_room : ratio);
     }
@@ -75,7 +79,7 @@ class Bench {
 
   private:
     static constexpr double room = 6;
-    static constexpr double long_room = 2;
+    static constexpr double long_room = 3;
 
     // The limits are those of the simulated device: no other has to keep them.
     std::optional<Limit> limit(Limit::Bound bound, double value) const {

@@ -194,7 +194,7 @@ template <typename Side> Found run_side(Side &&side, std::size_t length, std::si
 } // namespace
 
 void run_fairness(const Bench &bench) {
-    const std::size_t length = bench.size(8 * gibibyte, 1 * gibibyte);
+    const std::size_t length = bench.size(8 * gibibyte, 512 * mebibyte);
     const Engine engine(workers, queue_depth);
     PeerPool pool(bench.device.pd(), workers);
     Series submit, wait_one, wait_parts, wait_peer;

@@ -24,50 +24,75 @@ double time_fresh(Way &way, std::size_t length) {
     return time_of(way, {mapping.data(), length, 1}) / 1e6;
 }
 
-// A row for each of the series against which one is judged.
-void judge(const Bench &bench, const std::string &what, const Contestant &subject,
-           const Contestant &reference, double limit) {
-    bench.add({what, "ms", subject, reference, bench.long_ratio_at_most(limit)});
-}
+// In milliseconds, for one length. With 4 KiB pages, if nothing else is said.
+struct Times {
+    Series blocking, touching, libamr, libamr_huge, system_calls_huge;
+};
+
+class Contest {
+  public:
+    explicit Contest(const Bench &bench)
+        : bench_(bench), blocking_(bench.device), touching_(bench.device, touching_threads),
+          system_calls_(bench.device), libamr_(bench.device, all_cpus(), Pages::small),
+          libamr_huge_(bench.device, all_cpus(), Pages::huge) {}
+
+    void measure(std::size_t length, Times &times) {
+        times.blocking.add(time_fresh(blocking_, length));
+        times.libamr_huge.add(time_fresh(libamr_huge_, length));
+        times.touching.add(time_fresh(touching_, length));
+    }
+
+    void measure_rest(std::size_t length, Times &times) {
+        times.libamr.add(time_fresh(libamr_, length));
+        times.system_calls_huge.add(time_fresh(system_calls_, length));
+    }
+
+    void judge(std::size_t length, const Times &times) const {
+        const std::string what = size_text(length) + " fresh, huge against 4 KiB";
+        const Contestant subject{libamr_huge_.name(), times.libamr_huge};
+        add(what, subject, {blocking_.name(), times.blocking}, huge_pages_limit);
+        add(what, subject, {touching_.name(), times.touching}, huge_pages_touched_limit);
+    }
+
+    void judge_rest(std::size_t length, const Times &times) const {
+        const std::string what = size_text(length) + " fresh, 4 KiB pages";
+        const Contestant subject{libamr_.name(), times.libamr};
+        add(what, subject, {blocking_.name(), times.blocking}, small_pages_limit);
+        add(what, subject, {touching_.name(), times.touching}, small_pages_touched_limit);
+        add(size_text(length) + " fresh, huge pages", {libamr_huge_.name(), times.libamr_huge},
+            {system_calls_.name(), times.system_calls_huge}, system_calls_limit);
+    }
+
+  private:
+    void add(const std::string &what, const Contestant &subject, const Contestant &reference,
+             double limit) const {
+        bench_.add({what, "ms", subject, reference, bench_.long_ratio_at_most(limit)});
+    }
+
+    const Bench &bench_;
+    Blocking blocking_;
+    TouchFirst touching_;
+    SystemCalls system_calls_;
+    Libamr libamr_, libamr_huge_;
+};
 
 } // namespace
 
 void run_fault_in(const Bench &bench) {
-    const std::size_t length = bench.size(1 * gibibyte, 256 * mebibyte);
-    const std::size_t longer = bench.size(4 * gibibyte, 512 * mebibyte);
-    const Device &device = bench.device;
-    Blocking blocking(device);
-    TouchFirst touching(device, touching_threads);
-    SystemCalls system_calls(device);
-    Libamr libamr(device, all_cpus(), Pages::small), libamr_huge(device, all_cpus(), Pages::huge);
-    Series blocked, touched, called, small, huge, longer_blocked, longer_touched, longer_huge;
+    const std::size_t length = bench.size(1 * gibibyte, 128 * mebibyte);
+    constexpr std::size_t longer = 4 * gibibyte;
+    Contest contest(bench);
+    Times times, longer_times;
     bench.rounds("round", [&] {
-        blocked.add(time_fresh(blocking, length));
-        small.add(time_fresh(libamr, length));
-        touched.add(time_fresh(touching, length));
-        called.add(time_fresh(system_calls, length));
-        huge.add(time_fresh(libamr_huge, length));
-        longer_blocked.add(time_fresh(blocking, longer));
-        longer_huge.add(time_fresh(libamr_huge, longer));
-        longer_touched.add(time_fresh(touching, longer));
+        contest.measure(length, times);
+        contest.measure_rest(length, times);
+        if (!bench.is_quick())
+            contest.measure(longer, longer_times);
     });
-
-    const std::string fresh = size_text(length) + " fresh, ";
-    const std::string longer_fresh = size_text(longer) + " fresh, ";
-    judge(bench, fresh + "4 KiB pages", {libamr.name(), small}, {blocking.name(), blocked},
-          small_pages_limit);
-    judge(bench, fresh + "4 KiB pages", {libamr.name(), small}, {touching.name(), touched},
-          small_pages_touched_limit);
-    judge(bench, fresh + "huge against 4 KiB pages", {libamr.name(), huge},
-          {blocking.name(), blocked}, huge_pages_limit);
-    judge(bench, fresh + "huge against 4 KiB pages", {libamr.name(), huge},
-          {touching.name(), touched}, huge_pages_touched_limit);
-    judge(bench, longer_fresh + "huge against 4 KiB pages", {libamr.name(), longer_huge},
-          {blocking.name(), longer_blocked}, huge_pages_limit);
-    judge(bench, longer_fresh + "huge against 4 KiB pages", {libamr.name(), longer_huge},
-          {touching.name(), longer_touched}, huge_pages_touched_limit);
-    judge(bench, fresh + "huge pages", {libamr.name(), huge}, {system_calls.name(), called},
-          system_calls_limit);
+    contest.judge_rest(length, times);
+    contest.judge(length, times);
+    if (!bench.is_quick())
+        contest.judge(longer, longer_times);
 }
 
 } // namespace bench

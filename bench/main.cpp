@@ -21,40 +21,83 @@ constexpr int exit_missed = 1;
 constexpr int exit_failed = 2;
 constexpr int exit_skipped = 77;
 
-constexpr unsigned full_rounds = 11;
-constexpr unsigned quick_rounds = 7;
+struct Extent {
+    unsigned rounds;
+    std::size_t memory = 0; // that is pinned
+};
 
 struct Group {
     const char *name;
     const char *title;
     const char *settings; // of the simulated device
     enum class Needs { nothing, simulation, pins } needs;
-    std::size_t memory; // to be pinned; the second one with --quick
-    std::size_t quick_memory;
-    bool by_name_only;
+    Extent full;
+    Extent quick;
     void (*run)(const Bench &bench);
+    bool by_name_only = false;
 };
 
 using Needs = Group::Needs;
 
 constexpr std::array<Group, 9> groups = {{
-    {"burst", "many registrations at once, instant device", "pins=0", Needs::nothing, 0, 0, false,
+    {"burst",
+     "many registrations at once, instant device",
+     "pins=0",
+     Needs::nothing,
+     {11},
+     {7},
      run_burst},
-    {"idle", "round trip of one registration, workers asleep, instant device", "pins=0",
-     Needs::nothing, 0, 0, false, run_idle},
-    {"batch", "1000 requests in one call and one by one, instant device", "pins=0", Needs::nothing,
-     0, 0, false, run_batch},
-    {"memory", "resident memory", "pins=0", Needs::simulation, 0, 0, false, run_memory},
-    {"scaling", "throughput with a device that takes 1 ms a call", "pins=0,reg_delay_us=1000",
-     Needs::simulation, 0, 0, false, run_scaling},
-    {"fault_in", "one registration of memory that nobody has touched yet", "pins=1", Needs::pins,
-     4 * gibibyte, 512 * mebibyte, false, run_fault_in},
-    {"resident", "one registration of memory that is there already", "pins=1", Needs::pins,
-     2 * gibibyte, 512 * mebibyte, false, run_resident},
-    {"fairness", "registrations of 4 KiB beside large ones, 2 workers", "pins=1", Needs::pins,
-     8 * gibibyte, 1 * gibibyte, false, run_fairness},
-    {"sweep", "all ways, sizes, pages and numbers of workers; no limits", "pins=1", Needs::pins,
-     8 * gibibyte, 128 * mebibyte, true, run_sweep},
+    {"idle",
+     "round trip of one registration, workers asleep, instant device",
+     "pins=0",
+     Needs::nothing,
+     {11},
+     {7},
+     run_idle},
+    {"batch",
+     "1000 requests in one call and one by one, instant device",
+     "pins=0",
+     Needs::nothing,
+     {11},
+     {7},
+     run_batch},
+    {"memory", "resident memory", "pins=0", Needs::simulation, {11}, {7}, run_memory},
+    {"scaling",
+     "throughput with a device that takes 1 ms a call",
+     "pins=0,reg_delay_us=1000",
+     Needs::simulation,
+     {11},
+     {7},
+     run_scaling},
+    {"fault_in",
+     "one registration of memory that nobody has touched yet",
+     "pins=1",
+     Needs::pins,
+     {7, 4 * gibibyte},
+     {5, 128 * mebibyte},
+     run_fault_in},
+    {"resident",
+     "one registration of memory that is there already",
+     "pins=1",
+     Needs::pins,
+     {7, 2 * gibibyte},
+     {5, 512 * mebibyte},
+     run_resident},
+    {"fairness",
+     "registrations of 4 KiB beside large ones, 2 workers",
+     "pins=1",
+     Needs::pins,
+     {7, 8 * gibibyte},
+     {5, 512 * mebibyte},
+     run_fairness},
+    {"sweep",
+     "all ways, sizes, pages and numbers of workers; no limits",
+     "pins=1",
+     Needs::pins,
+     {3, 8 * gibibyte},
+     {3, 128 * mebibyte},
+     run_sweep,
+     true},
 }};
 
 struct Options {
@@ -69,9 +112,7 @@ struct Options {
 void print_usage(std::ostream &out) {
     out << "Usage: amr_bench [OPTION]... [GROUP]...\n\n"
            "  --quick         a short version, with room in the limits for times\n"
-           "  --rounds N      rounds of each comparison (default "
-        << full_rounds << ", with --quick " << quick_rounds
-        << ")\n"
+           "  --rounds N      rounds of each comparison\n"
            "  --json FILE     write the result with the values of all rounds\n"
            "  --plot FILE     draw the result of the group sweep, as SVG\n"
            "  --device NAME   measure on this device (default: the first)\n"
@@ -168,12 +209,12 @@ double lockable_bytes() {
 }
 
 // Why a group cannot be run here; empty if it can.
-std::string obstacle(const Group &group, const Device &device, bool quick) {
+std::string obstacle(const Group &group, const Extent &extent, const Device &device) {
     if (group.needs == Needs::simulation && !device.is_simulated())
         return "needs the simulated device";
     if (group.needs == Needs::pins && !device.can_pin())
         return "the simulated device cannot pin memory here";
-    const std::size_t memory = quick ? group.quick_memory : group.memory;
+    const std::size_t memory = extent.memory;
     if (memory == 0)
         return "";
     if (lockable_bytes() < static_cast<double>(memory))
@@ -185,30 +226,30 @@ std::string obstacle(const Group &group, const Device &device, bool quick) {
 }
 
 GroupReport run_group(const Group &group, const Device &device, const Progress &progress,
-                      const Report &report) {
-    GroupReport result{
-        group.name, group.title, group.settings, obstacle(group, device, report.quick), {}, {}};
+                      const Options &options) {
+    const Extent &extent = options.quick ? group.quick : group.full;
+    GroupReport result{group.name,
+                       group.title,
+                       group.settings,
+                       obstacle(group, extent, device),
+                       options.rounds != 0 ? options.rounds : extent.rounds,
+                       {},
+                       {}};
     if (!result.skipped.empty())
         return result;
     device.configure(std::string("reg_delay_us=0,dereg_delay_us=0,") + group.settings);
-    group.run(Bench(device, progress, report.rounds, report.quick, result));
+    group.run(Bench(device, progress, result.rounds, options.quick, result));
     return result;
 }
 
 Report run_groups(const Options &options) {
     const Device device(options.device);
-    const unsigned usual_rounds = options.quick ? quick_rounds : full_rounds;
-    Report report{amr_version(),
-                  device.name(),
-                  device.is_simulated(),
-                  options.quick,
-                  options.rounds != 0 ? options.rounds : usual_rounds,
-                  describe_machine(),
-                  {}};
+    Report report{amr_version(), device.name(),      device.is_simulated(),
+                  options.quick, describe_machine(), {}};
     const Progress progress;
     for (const Group &group : groups) {
         if (is_wanted(options, group))
-            report.groups.push_back(run_group(group, device, progress, report));
+            report.groups.push_back(run_group(group, device, progress, options));
     }
     return report;
 }

@@ -63,6 +63,7 @@ struct GroupReport {
     std::string title;
     std::string settings; // of the simulated device
     std::string skipped;  // why; empty if it is not
+    unsigned rounds;
     std::vector<Row> rows;
     std::vector<Panel> panels;
 };
@@ -72,7 +73,6 @@ struct Report {
     std::string device;
     bool simulated;
     bool quick;
-    unsigned rounds;
     Machine machine;
     std::vector<GroupReport> groups;
 
