@@ -79,7 +79,7 @@ class Bench {
 
   private:
     static constexpr double room = 6;
-    static constexpr double long_room = 3;
+    static constexpr double long_room = 4;
 
     // The limits are those of the simulated device: no other has to keep them.
     std::optional<Limit> limit(Limit::Bound bound, double value) const {
