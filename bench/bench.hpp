@@ -36,6 +36,10 @@ class Bench {
         }
     }
 
+    bool is_quick() const {
+        return quick_;
+    }
+
     void step(const std::string &what, std::size_t number, std::size_t count) const {
         progress_.show(report_.name + ": " + what + ", " + std::to_string(number) + " of " +
                        std::to_string(count));
@@ -55,6 +59,15 @@ class Bench {
         return limit(Limit::Bound::at_least, quick_ ? ratio / room : ratio);
     }
 
+    // The same for times of many milliseconds, which are less easily disturbed.
+    std::optional<Limit> long_ratio_at_most(double ratio) const {
+        return limit(Limit::Bound::at_most, quick_ ? ratio * long_room : ratio);
+    }
+
+    std::optional<Limit> time_at_most(double time) const {
+        return limit(Limit::Bound::at_most, quick_ ? time * room : time);
+    }
+
     std::optional<Limit> at_most(double value) const {
         return limit(Limit::Bound::at_most, value);
     }
@@ -63,10 +76,15 @@ class Bench {
         report_.rows.push_back(std::move(row));
     }
 
+    void add(Panel panel) const {
+        report_.panels.push_back(std::move(panel));
+    }
+
     const Device &device;
 
   private:
     static constexpr double room = 6;
+    static constexpr double long_room = 4;
 
     // The limits are those of the simulated device: no other has to keep them.
     std::optional<Limit> limit(Limit::Bound bound, double value) const {
@@ -85,6 +103,10 @@ void run_idle(const Bench &bench);
 void run_batch(const Bench &bench);
 void run_memory(const Bench &bench);
 void run_scaling(const Bench &bench);
+void run_fault_in(const Bench &bench);
+void run_resident(const Bench &bench);
+void run_fairness(const Bench &bench);
+void run_sweep(const Bench &bench);
 
 } // namespace bench
 

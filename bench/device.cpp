@@ -53,6 +53,10 @@ bool Device::is_simulated() const {
     return sim_present() != 0;
 }
 
+bool Device::can_pin() const {
+    return !is_simulated() || sim_can_pin() != 0;
+}
+
 void Device::configure(const std::string &settings) const {
     if (is_simulated() && sim_configure(settings.c_str()) != 0)
         throw std::runtime_error("the simulated device does not understand '" + settings + "'");

@@ -26,6 +26,10 @@ class Device {
     std::string name() const;
     bool is_simulated() const;
 
+    // Whether registered memory is really pinned, as on any device but a simulated one that must
+    // not.
+    bool can_pin() const;
+
     // Settings of the simulated device as in AMR_SIM; no effect on any other device.
     void configure(const std::string &settings) const;
 

@@ -77,7 +77,8 @@ void print_row(std::ostream &out, const Row &row) {
 void print_group(std::ostream &out, const GroupReport &group) {
     out << "\n{\"name\":" << quoted(group.name) << ",\"title\":" << quoted(group.title)
         << ",\"simulated_device_settings\":" << quoted(group.settings)
-        << ",\"skipped\":" << boolean(group.skipped) << ",\"rows\":";
+        << ",\"skipped\":" << (group.skipped.empty() ? "false" : quoted(group.skipped))
+        << ",\"rounds\":" << group.rounds << ",\"rows\":";
     print_list(out, group.rows, [&](const Row &row) { print_row(out, row); });
     out << '}';
 }
@@ -95,7 +96,7 @@ void print_json(std::ostream &out, const Report &report) {
     out << "{\"libamr\":" << quoted(report.version)
         << ",\"device\":{\"name\":" << quoted(report.device)
         << ",\"simulated\":" << boolean(report.simulated) << "},\"quick\":" << boolean(report.quick)
-        << ",\"rounds\":" << report.rounds << ",\n\"machine\":";
+        << ",\n\"machine\":";
     print_machine(out, report.machine);
     out << ",\n\"groups\":";
     print_list(out, report.groups, [&](const GroupReport &group) { print_group(out, group); });

@@ -72,6 +72,14 @@ class CompletionQueue {
         check(amr_post(cq_, wr, count, nullptr), "amr_post");
     }
 
+    // Writes the completions that come until the time is over, and returns how many.
+    std::size_t poll(amr_wc *wc, std::size_t limit, int timeout_ms) {
+        const int ready = amr_wait_cq(cq_, static_cast<int>(limit), wc, timeout_ms);
+        if (ready < 0)
+            check(-ready, "amr_wait_cq");
+        return static_cast<std::size_t>(ready);
+    }
+
     // Waits for one completion, whose region it returns.
     ibv_mr *read_one() {
         wait(1);
@@ -90,10 +98,7 @@ class CompletionQueue {
 
   private:
     std::size_t wait(std::size_t limit) {
-        const int ready = amr_wait_cq(cq_, static_cast<int>(limit), wc_.data(), -1);
-        if (ready < 0)
-            check(-ready, "amr_wait_cq");
-        return static_cast<std::size_t>(ready);
+        return poll(wc_.data(), limit, -1);
     }
 
     static ibv_mr *region(const amr_wc &wc) {
@@ -105,17 +110,24 @@ class CompletionQueue {
     std::array<amr_wc, 256> wc_;
 };
 
+// A work request that registers a buffer.
+inline amr_wr registration(const Device &device, std::uint64_t wr_id, void *addr,
+                           std::size_t length) {
+    amr_wr request{};
+    request.wr_id = wr_id;
+    request.opcode = AMR_OP_REG_MR;
+    request.op.reg_mr.pd = device.pd();
+    request.op.reg_mr.addr = addr;
+    request.op.reg_mr.length = length;
+    request.op.reg_mr.access = Device::access;
+    return request;
+}
+
 // Work requests that register one block of the device's memory each.
 inline std::vector<amr_wr> registrations(const Device &device, std::size_t count) {
-    std::vector<amr_wr> requests(count, amr_wr{});
-    for (std::size_t i = 0; i < count; i++) {
-        requests[i].wr_id = i;
-        requests[i].opcode = AMR_OP_REG_MR;
-        requests[i].op.reg_mr.pd = device.pd();
-        requests[i].op.reg_mr.addr = device.block(i);
-        requests[i].op.reg_mr.length = Device::block_size;
-        requests[i].op.reg_mr.access = Device::access;
-    }
+    std::vector<amr_wr> requests;
+    for (std::size_t i = 0; i < count; i++)
+        requests.push_back(registration(device, i, device.block(i), Device::block_size));
     return requests;
 }
 

@@ -12,8 +12,6 @@ namespace bench {
 
 namespace {
 
-constexpr double kibibyte = 1024;
-
 // What follows the key in a file of lines like "Key: value"; empty if it is not there.
 std::string read_field(const char *path, const std::string &key) {
     std::ifstream file(path);
@@ -25,6 +23,11 @@ std::string read_field(const char *path, const std::string &key) {
         return start == std::string::npos ? "" : line.substr(start);
     }
     return "";
+}
+
+double read_bytes(const char *path, const std::string &key) {
+    constexpr double kibibyte = 1024;
+    return std::strtod(read_field(path, key).c_str(), nullptr) * kibibyte;
 }
 
 std::string kernel_release() {
@@ -41,17 +44,20 @@ double load_average() {
 
 Machine describe_machine() {
     return {read_field("/proc/cpuinfo", "model name"), kernel_release(),
-            static_cast<unsigned>(usable_cpus().size()),
-            std::strtod(read_field("/proc/meminfo", "MemTotal").c_str(), nullptr) * kibibyte,
+            static_cast<unsigned>(usable_cpus().size()), read_bytes("/proc/meminfo", "MemTotal"),
             load_average()};
+}
+
+double available_bytes() {
+    return read_bytes("/proc/meminfo", "MemAvailable");
 }
 
 double resident_bytes() {
     malloc_trim(0);
-    const std::string kibibytes = read_field("/proc/self/smaps_rollup", "Rss");
-    if (kibibytes.empty())
+    const double bytes = read_bytes("/proc/self/smaps_rollup", "Rss");
+    if (bytes == 0)
         throw std::runtime_error("cannot read Rss in /proc/self/smaps_rollup");
-    return std::strtod(kibibytes.c_str(), nullptr) * kibibyte;
+    return bytes;
 }
 
 } // namespace bench

@@ -17,6 +17,9 @@ struct Machine {
 
 Machine describe_machine();
 
+// That can be had without making room for it.
+double available_bytes();
+
 // Exact, unlike VmRSS of newer kernels. Gives free memory of malloc back first, so that what was
 // freed before does not hide what is allocated next.
 double resident_bytes();

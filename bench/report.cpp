@@ -58,8 +58,7 @@ void print_row(std::ostream &out, const Row &row) {
 void print_heading(std::ostream &out, const Report &report) {
     out << "libamr " << report.version << " on " << report.device
         << (report.simulated ? " (simulated device)" : " (no limits: not the simulated device)")
-        << ", " << report.rounds << (report.quick ? " rounds, quick: limits with room" : " rounds")
-        << '\n'
+        << (report.quick ? ", quick: limits with room" : "") << '\n'
         << report.machine.cpus << " CPUs (" << report.machine.processor << "), "
         << report.machine.kernel << ", load average " << number(report.machine.load) << "\n\n"
         << "  " << std::left << std::setw(what_width) << "" << std::setw(name_width) << ""
@@ -89,15 +88,15 @@ bool Report::any_missed() const {
 
 bool Report::any_skipped() const {
     return std::any_of(groups.begin(), groups.end(),
-                       [](const GroupReport &group) { return group.skipped; });
+                       [](const GroupReport &group) { return !group.skipped.empty(); });
 }
 
 void print_table(std::ostream &out, const Report &report) {
     print_heading(out, report);
     for (const GroupReport &group : report.groups) {
-        out << group.name << ": " << group.title << '\n';
-        if (group.skipped)
-            out << "  skipped: needs the simulated device\n";
+        out << group.name << ": " << group.title << ", " << group.rounds << " rounds\n";
+        if (!group.skipped.empty())
+            out << "  skipped: " << group.skipped << '\n';
         for (const Row &row : group.rows)
             print_row(out, row);
     }

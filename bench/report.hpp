@@ -41,12 +41,31 @@ struct Row {
     bool is_missed() const;
 };
 
+struct Curve {
+    struct Point {
+        double bytes;
+        double rate; // GiB each second
+    };
+
+    std::string name;
+    std::vector<Point> points;
+};
+
+// A part of the plot. No curve can do better than the limit.
+struct Panel {
+    std::string title;
+    std::vector<Curve> curves;
+    Curve limit;
+};
+
 struct GroupReport {
     std::string name;
     std::string title;
     std::string settings; // of the simulated device
-    bool skipped;
+    std::string skipped;  // why; empty if it is not
+    unsigned rounds;
     std::vector<Row> rows;
+    std::vector<Panel> panels;
 };
 
 struct Report {
@@ -54,7 +73,6 @@ struct Report {
     std::string device;
     bool simulated;
     bool quick;
-    unsigned rounds;
     Machine machine;
     std::vector<GroupReport> groups;
 
@@ -64,6 +82,7 @@ struct Report {
 
 void print_table(std::ostream &out, const Report &report);
 void print_json(std::ostream &out, const Report &report);
+void print_plot(std::ostream &out, const Report &report); // as SVG
 
 } // namespace bench
 

@@ -18,12 +18,21 @@ inline double nanoseconds(Clock::duration duration) {
     return std::chrono::duration<double, std::nano>(duration).count();
 }
 
+inline double nanoseconds(clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
 // Processor time that all threads of this process have used so far, in nanoseconds. Unlike the time
 // that passes it hardly depends on what else runs on the machine.
 inline double processor_nanoseconds() {
-    timespec time{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+    return nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+// The same for the calling thread.
+inline double thread_nanoseconds() {
+    return nanoseconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
 // The value that the given part of all values does not exceed. Reorders the values.

@@ -84,6 +84,7 @@ amr_c_test(concurrency)
 amr_c_test(chain NOT_UNDER thread)
 amr_c_test(slow_device)
 amr_c_test(wake_gap TIMEOUT 300)
+amr_c_test(faster PLACES softroce)
 amr_c_test(rss_flat TIMEOUT 120 NOT_UNDER address thread valgrind)
 
 # The process: its environment, its children and its end.
