@@ -4,12 +4,12 @@
  * error and an explanation that names the limit, what fits works, and so does all once the limit
  * is raised. F1 F3 F5.
  */
-#include "device.h"
 #include "process.h"
+#include "residency.h"
 
 #include <sys/resource.h>
 
-enum { KIB = 1024, MIB = 1024 * 1024 };
+enum { KIB = 1024 };
 
 static struct device device;
 static struct amr_cq *cq;
@@ -28,8 +28,16 @@ static void expect_failure(size_t length, rlim_t limit, int status) {
     struct amr_wc wc;
 
     set_soft_limit(limit);
-    post_reg(cq, 1, device.pd, buffer, length);
-    wc = read_wc(cq);
+    /* What will fail does not cost the memory. (The simulated device itself faults it in first.) */
+    if (sim_present()) {
+        hold_registration(cq, reg_wr(1, device.pd, buffer, length, ACCESS));
+        CHECK_EQ(resident_pages(buffer, length), 0);
+        wc = release_registration(cq);
+    } else {
+        post_reg(cq, 1, device.pd, buffer, length);
+        wc = read_wc(cq);
+        CHECK_EQ(resident_pages(buffer, length), 0);
+    }
     CHECK_EQ(wc.status, status);
     CHECK(wc.mr == NULL);
     CHECK_EQ(wc.diag, AMR_DIAG_MEMLOCK);

@@ -8,7 +8,8 @@
 
 use crate::core::bulk::SLICE;
 use crate::core::request::Request;
-use crate::errno::Result;
+use crate::diagnose;
+use crate::errno::{Errno, Result};
 use crate::mappings;
 use crate::os::{self, FileKind, Populate};
 use crate::verbs::access;
@@ -79,8 +80,10 @@ fn populate_step(
     let mut runs = Runs::default();
     os::absent(range, page)?.for_each(|address| runs.add(address, page));
     for run in runs.iter() {
-        let plan = plan.get_or_insert_with(|| Plan::of(request));
-        for (range, how) in plan.within(run) {
+        if plan.is_none() {
+            *plan = Some(Plan::of(request)?);
+        }
+        for (range, how) in plan.iter().flat_map(|plan| plan.within(run)) {
             os::populate(&range, how)?;
         }
     }
@@ -121,8 +124,12 @@ impl Runs {
 }
 
 impl Plan {
-    /// Looks up the mappings of a request's range.
-    fn of(request: &Request) -> Self {
+    /// Looks up the mappings of a request's range. Fails if the registration will,
+    /// as far as can be seen: then no memory is to be faulted in for it.
+    fn of(request: &Request) -> Result<Self> {
+        if request.length > os::physical_memory() || diagnose::exceeds_memlock(request) {
+            return Err(Errno(libc::ENOMEM));
+        }
         let end = request.address.saturating_add(request.length);
         let mut parts = [NOTHING; MOST_PARTS];
         let mut count = 0;
@@ -147,7 +154,7 @@ impl Plan {
             }
             None
         });
-        Self { parts }
+        Ok(Self { parts })
     }
 
     /// The parts of a range that are to be faulted in.

@@ -8,11 +8,11 @@ use super::request::{Completion, Delivery, Hints, Operation, Outcome, Request};
 use super::retry::MAX_ATTEMPTS;
 use super::ring::{Closed, Ring};
 use super::signal::Event;
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -279,7 +279,7 @@ struct World {
     time: Option<Arc<AtomicU64>>,
     execute: Box<Execute>,
     populate: Box<Populate>,
-    delivered: Mutex<Sender<(Request, Completion)>>,
+    delivered: Sender<(Request, Completion)>,
 }
 
 impl Host for World {
@@ -305,7 +305,7 @@ impl Host for World {
     }
     fn deliver(&self, request: &Request, completion: &Completion) {
         // The test may have stopped listening.
-        let _ = self.delivered.lock().unwrap().send((*request, *completion));
+        let _ = self.delivered.send((*request, *completion));
         assert_ne!(request.tag, PANIC_IN_DELIVERY, "as the test wants it");
     }
 }
@@ -354,10 +354,9 @@ impl Running {
         execute: Box<Execute>,
         populate: Box<Populate>,
     ) -> (Self, Delivered) {
-        let (sender, delivered) = channel();
+        let (sender, delivered) = unbounded();
         let start = Instant::now();
-        let delivered_to = Mutex::new(sender);
-        let world = World { start, time, execute, populate, delivered: delivered_to };
+        let world = World { start, time, execute, populate, delivered: sender };
         let engine = Arc::new(Engine::new(workers, depth, true, world).unwrap());
         let threads = (0..workers)
             .map(|index| {

@@ -22,7 +22,8 @@ pub use fork::{forks, watch_forks};
 pub use memory::{MOST_PAGES, Populate, absent, advise_huge_pages, first_absent, populate};
 pub use numa::{adopt_policy, current_policy, learn_nodes};
 pub use process::{
-    at_exit, capabilities, environment, errno, memlock_limits, page_size, set_errno, write_stderr,
+    at_exit, capabilities, environment, errno, memlock_limits, page_size, physical_memory,
+    set_errno, write_stderr,
 };
 pub use reserve::{BLOCK, Memory};
 pub use thread::{Thread, spawn_worker};

@@ -33,6 +33,13 @@ pub fn page_size() -> u64 {
     size as u64
 }
 
+/// Bytes of memory that the machine has.
+pub fn physical_memory() -> u64 {
+    // SAFETY: no memory is involved.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).map_or(u64::MAX, |pages| pages * page_size())
+}
+
 /// Soft and hard `RLIMIT_MEMLOCK` in bytes; `u64::MAX` is no limit.
 pub fn memlock_limits() -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
