@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// amr::AsyncMRManager: regions and errors through futures, from every form of the call.
+// amr::AsyncMRManager: regions and errors through futures, from every form of the call. F74.
 #include "cpp.hpp"
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// amr::MemoryRegion: its keys, its elements, and every way that it can end.
+// amr::MemoryRegion: its keys, its elements, and every way that it can end. F31 F32.
 #include "cpp.hpp"
 
 #include <stdexcept>
