@@ -97,6 +97,26 @@ static void check_failure(struct ibv_pd *pd) {
     reset_sim();
 }
 
+/* A region that was given away cannot be given away once more, on any engine; the refused one can.
+ */
+static void check_twice(struct amr_engine *engine, struct ibv_pd *pd, void *buffer) {
+    struct note notes[3] = {{0}};
+    struct amr_wr wr = reg_wr(id(&notes[0]), pd, buffer, PAGE, ACCESS);
+
+    CHECK_EQ(amr_post_callback(engine, &wr, 1, note_wc, NULL), 0);
+    drain(engine);
+    sim_gate_close(SIM_DEREG);
+    wr = dereg_wr(id(&notes[1]), notes[0].wc.mr);
+    CHECK_EQ(amr_post_callback(engine, &wr, 1, note_wc, NULL), 0);
+    wr.wr_id = id(&notes[2]);
+    CHECK_EQ(amr_post_callback(engine, &wr, 1, note_wc, NULL), EALREADY);
+    CHECK_EQ(amr_post_callback(NULL, &wr, 1, note_wc, NULL), EALREADY);
+    sim_gate_open();
+    drain(engine);
+    CHECK_EQ(notes[1].wc.status, 0);
+    CHECK_EQ(notes[2].calls, 0);
+}
+
 static void *destroy(void *engine) {
     CHECK_EQ(amr_destroy_engine((struct amr_engine *)engine), 0);
     return NULL;
@@ -149,6 +169,8 @@ int main(void) {
     check_round(engine, device.pd, buffer);
     check_round(NULL, device.pd, buffer);
     check_refusals(engine, device.pd, buffer);
+    if (sim_present())
+        check_twice(engine, device.pd, buffer);
     CHECK_EQ(amr_destroy_engine(engine), 0);
     if (sim_present()) {
         check_failure(device.pd);

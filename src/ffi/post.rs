@@ -161,7 +161,8 @@ pub type amr_wc_callback = Option<unsafe extern "C" fn(wc: *const amr_wc)>;
 /// full: post the rest again a little later; with engine NULL also: a thread
 /// could not be made), EINVAL (NULL callback, or NULL or misaligned wr with
 /// count above 0, or a count that no memory can hold, or a request that
-/// amr_post() refuses so), EPERM (the engine was made before fork()), ENOMEM
+/// amr_post() refuses so), EALREADY (a deregistration of this region is queued or
+/// running, on whichever engine), EPERM (the engine was made before fork()), ENOMEM
 /// (engine NULL only), ESHUTDOWN (the process is exiting), EIO.
 ///
 /// Any thread, a callback included; not a signal handler.
