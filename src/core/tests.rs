@@ -275,7 +275,7 @@ type Populate = dyn Fn(&Request, Range<u64>) -> bool + Send + Sync;
 /// A world that a test makes up.
 struct World {
     start: Instant,
-    /// Nanoseconds, where the test makes time pass; a look at it is one.
+    /// Nanoseconds, where the test makes time pass; a look at it takes a microsecond.
     time: Option<Arc<AtomicU64>>,
     execute: Box<Execute>,
     populate: Box<Populate>,
@@ -292,7 +292,7 @@ impl Host for World {
     }
     fn now(&self) -> u64 {
         match &self.time {
-            Some(time) => time.fetch_add(1, Ordering::SeqCst),
+            Some(time) => time.fetch_add(1000, Ordering::SeqCst),
             None => self.start.elapsed().as_nanos() as u64,
         }
     }
