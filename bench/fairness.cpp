@@ -51,8 +51,7 @@ class Waits {
 
 class LibamrSide {
   public:
-    LibamrSide(const Device &device, const Engine &engine)
-        : device_(device), cq_(engine.get(), queue_depth) {}
+    LibamrSide(const Device &device, CompletionQueue &cq) : device_(device), cq_(cq) {}
 
     void submit_large(char *data, std::size_t length) {
         post(large_id, data, length);
@@ -102,7 +101,7 @@ class LibamrSide {
     }
 
     const Device &device_;
-    CompletionQueue cq_;
+    CompletionQueue &cq_;
     std::array<amr_wc, 64> wc_;
     std::vector<ibv_mr *> regions_;
     std::size_t larges_ = 0;
@@ -170,6 +169,12 @@ template <typename Side> Found run_side(Side &&side, std::size_t length, std::si
     warm_up(length);
     const Mapping mapping(length, Pages::small);
     Waits waits;
+    // Nothing is used for the first time when the large request comes.
+    waits.submitted(0);
+    side.submit_small(0);
+    while (side.has_small())
+        side.take_until(Clock::now() + pause, waits);
+
     const double submit_start = thread_nanoseconds();
     side.submit_large(mapping.data(), length / count);
     const double submit_us = (thread_nanoseconds() - submit_start) / 1e3;
@@ -177,7 +182,7 @@ template <typename Side> Found run_side(Side &&side, std::size_t length, std::si
         side.submit_large(mapping.data() + i * (length / count), length / count);
 
     Clock::time_point next = Clock::now();
-    for (std::size_t i = 0; side.has_large() && i < most_small; i++) {
+    for (std::size_t i = 1; side.has_large() && i < most_small; i++) {
         waits.submitted(i);
         side.submit_small(i);
         next = std::max(next + pause, Clock::now());
@@ -196,13 +201,14 @@ template <typename Side> Found run_side(Side &&side, std::size_t length, std::si
 void run_fairness(const Bench &bench) {
     const std::size_t length = bench.size(8 * gibibyte, 512 * mebibyte);
     const Engine engine(workers, queue_depth);
+    CompletionQueue cq(engine.get(), queue_depth);
     PeerPool pool(bench.device.pd(), workers);
     Series submit, wait_one, wait_parts, wait_peer;
     bench.rounds("round", [&] {
-        const Found one = run_side(LibamrSide(bench.device, engine), length, 1);
+        const Found one = run_side(LibamrSide(bench.device, cq), length, 1);
         submit.add(one.submit_us);
         wait_one.add(one.wait_ms);
-        wait_parts.add(run_side(LibamrSide(bench.device, engine), length, parts).wait_ms);
+        wait_parts.add(run_side(LibamrSide(bench.device, cq), length, parts).wait_ms);
         wait_peer.add(run_side(PeerSide(bench.device, pool), length, parts).wait_ms);
     });
 

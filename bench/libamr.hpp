@@ -126,6 +126,7 @@ inline amr_wr registration(const Device &device, std::uint64_t wr_id, void *addr
 // Work requests that register one block of the device's memory each.
 inline std::vector<amr_wr> registrations(const Device &device, std::size_t count) {
     std::vector<amr_wr> requests;
+    requests.reserve(count);
     for (std::size_t i = 0; i < count; i++)
         requests.push_back(registration(device, i, device.block(i), Device::block_size));
     return requests;

@@ -14,7 +14,7 @@ namespace bench {
 namespace {
 
 constexpr double panel_width = 560, panel_height = 360;
-constexpr double left = 70, right = 20, top = 40, bottom = 50;
+constexpr double left = 70, right = 40, top = 40, bottom = 50;
 constexpr double head = 50, line_height = 22, key_width = 280;
 constexpr std::size_t columns = 2, key_columns = 4;
 
@@ -57,14 +57,12 @@ std::vector<Panel> all_panels(const Report &report) {
     return panels;
 }
 
-// All panels have the same, to be compared; rates from one power of ten to another.
-Axes axes_of(const std::vector<Panel> &panels) {
+// Rates from one power of ten to another.
+Axes axes_of(const Panel &panel) {
     Axes axes;
-    for (const Panel &panel : panels) {
-        for (const Curve &curve : panel.curves)
-            axes.add(curve);
-        axes.add(panel.limit);
-    }
+    for (const Curve &curve : panel.curves)
+        axes.add(curve);
+    axes.add(panel.limit);
     axes.rates.low = std::pow(10, std::floor(std::log10(axes.rates.low)));
     axes.rates.high = std::pow(10, std::ceil(std::log10(axes.rates.high)));
     return axes;
@@ -84,9 +82,9 @@ std::vector<std::string> names_of(const std::vector<Panel> &panels) {
 class Picture {
   public:
     Picture(std::ostream &out, const std::vector<Panel> &panels)
-        : out_(out), panels_(panels), axes_(axes_of(panels)), names_(names_of(panels)) {}
+        : out_(out), panels_(panels), names_(names_of(panels)) {}
 
-    void print(const std::string &title) const {
+    void print(const std::string &title) {
         const double rows = std::ceil(static_cast<double>(panels_.size()) / columns);
         const double keys_y = head + rows * panel_height;
         const double key_rows = std::ceil(static_cast<double>(names_.size() + 1) / key_columns);
@@ -128,7 +126,7 @@ class Picture {
              << "\" " << style << "/>\n";
     }
 
-    void print_axes() const {
+    void print_axes(const Panel &panel) const {
         const char *const grid = "stroke=\"#dddddd\"";
         for (double rate = axes_.rates.low; rate < axes_.rates.high * 1.5; rate *= 10) {
             line(left, y(rate), panel_width - right, y(rate), grid);
@@ -138,8 +136,7 @@ class Picture {
                 label.pop_back();
             text(left - 8, y(rate) + 4, "end", label);
         }
-        // The largest panel's curve has a point at each size.
-        for (const Curve::Point &point : panels_.front().curves.front().points) {
+        for (const Curve::Point &point : panel.curves.front().points) {
             line(x(point.bytes), top, x(point.bytes), panel_height - bottom, grid);
             text(x(point.bytes), panel_height - bottom + 18, "middle",
                  size_text(static_cast<std::size_t>(point.bytes)));
@@ -153,8 +150,9 @@ class Picture {
         out_ << "\"/>\n";
     }
 
-    void print_panel(const Panel &panel) const {
-        print_axes();
+    void print_panel(const Panel &panel) {
+        axes_ = axes_of(panel);
+        print_axes(panel);
         text(panel_width / 2, top - 12, "middle", panel.title + ": GiB/s by size of a buffer");
         for (const Curve &curve : panel.curves)
             print_curve(curve, colour(curve.name), "stroke-width=\"2\"");
@@ -180,7 +178,7 @@ class Picture {
 
     std::ostream &out_;
     const std::vector<Panel> &panels_;
-    Axes axes_;
+    Axes axes_; // of the panel that is being drawn
     std::vector<std::string> names_;
 };
 
