@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 use super::sync::atomic::{AtomicU64, Ordering};
-use crate::slots::{self, OutOfMemory, Slot};
+use crate::slots::{OutOfMemory, Slot, Slots};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ pub struct Ring<const W: usize> {
     tail: CachePadded<AtomicU64>,
     /// The next position to read.
     head: CachePadded<AtomicU64>,
-    slots: Box<[Slot<W>]>,
+    slots: Slots<W>,
     capacity_shift: u32,
 }
 
@@ -70,7 +70,7 @@ impl<const W: usize> Ring<W> {
         Ok(Self {
             tail: CachePadded::new(AtomicU64::new(0)),
             head: CachePadded::new(AtomicU64::new(0)),
-            slots: slots::allocate(capacity)?,
+            slots: Slots::new(capacity)?,
             capacity_shift: capacity.trailing_zeros(),
         })
     }

@@ -70,6 +70,11 @@ impl<H: Host> Engine<H> {
             // next: reading the clock costs as much as much else.
             Work::Request(request) => turn.ended = self.serve(index, &request, turn.ended, 0),
             Work::Step(step) => {
+                // More than this one: for another worker. What this one makes
+                // possible it will find itself.
+                if self.bulk.has_step(&self.large) {
+                    self.idle.notify();
+                }
                 match step {
                     Step::Slice(slice) => self.populate(slice),
                     Step::Call(request, populate_ns) => {
@@ -79,9 +84,6 @@ impl<H: Host> Engine<H> {
                 }
                 turn.ended = self.host.stamp();
                 turn.bulk_ended = turn.ended;
-                if self.bulk.has_step(&self.large) {
-                    self.idle.notify();
-                }
             }
         }
     }
