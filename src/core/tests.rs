@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Miri is some hundred times slower.
+/// Miri is some thousand times slower.
 const fn rounds(native: usize) -> usize {
-    if cfg!(miri) { native / 200 + 2 } else { native }
+    if cfg!(miri) { native / 2000 + 2 } else { native }
 }
 
 fn proptest_config() -> ProptestConfig {
