@@ -767,11 +767,13 @@ fn small_requests_do_not_starve_large_ones() {
     let done = Arc::new(AtomicBool::new(false));
     let is_done = Arc::clone(&done);
     let (running, delivered) = Running::start_in_time(1, 64, Some(time), execute);
-    running.submit(Request { operation: Operation::Deregister, ..large(1000, 100) });
+    running.submit(large(1000, 3));
     let engine = Arc::clone(&running.engine);
     let flood = thread::spawn(move || {
         while !is_done.load(Ordering::SeqCst) {
-            let _ = engine.submit(&[request(1).encode()]);
+            if engine.submit(&[request(1).encode()]) == Ok(0) {
+                thread::yield_now();
+            }
         }
     });
     while delivered.recv().unwrap().1.tag != 1000 {}
