@@ -73,7 +73,8 @@ class Engine {
   public:
     // `workers`: threads, 1 to AMR_MAX_WORKERS; 0: AMR_WORKERS or the number of CPUs, at most 8.
     // `queue_depth`: requests that can wait, 1 to AMR_MAX_QUEUE_DEPTH; 0: AMR_QUEUE_DEPTH or 16384.
-    // `cpus`: where the workers run, as a list like "0-3,8"; nullptr: where the caller may.
+    // `cpus`: where the workers run, as a list like "0-3,8"; nullptr: where the process
+    // could when the library was loaded.
     // Throws amr::error as amr_create_engine(3) says.
     explicit Engine(unsigned workers = 0, unsigned queue_depth = 0, const char *cpus = nullptr)
         : core_(std::make_shared<detail::engine_core>(nullptr, true)) {
