@@ -104,7 +104,7 @@ amr_c_test(thread_cancel)
 amr_c_test(fork_in_callback NOT_UNDER thread)
 amr_c_test(fork_child PLACES sim softroce NOT_UNDER address thread)
 amr_c_test(fork_busy NOT_UNDER thread)
-amr_c_test(fork_exec NOT_UNDER address thread)
+amr_c_test(fork_exec NOT_UNDER address thread valgrind)
 amr_c_test(globals TIMEOUT 120 NOT_UNDER address valgrind)
 # Other allocators (F37), and the libibverbs of an old rdma-core (F23).
 foreach(allocator IN ITEMS jemalloc tcmalloc_minimal)
