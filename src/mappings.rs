@@ -91,11 +91,11 @@ pub fn obstacle(start: u64, end: u64, writes: bool) -> Option<Obstacle> {
         let found = if next >= end {
             return Some(None);
         } else if mapping.start > next {
-            Obstacle::Hole(next)
+            Obstacle::Hole(next.max(start))
         } else if !mapping.allows(writes) {
-            Obstacle::Protection(next)
+            Obstacle::Protection(next.max(start))
         } else if mapping.is_unpinnable(writes) {
-            Obstacle::Unpinnable(next)
+            Obstacle::Unpinnable(next.max(start))
         } else {
             next = mapping.end;
             return None;
@@ -103,7 +103,7 @@ pub fn obstacle(start: u64, end: u64, writes: bool) -> Option<Obstacle> {
         Some(Some(found))
     })?;
     // Past the last mapping of all there is nothing.
-    found.unwrap_or((next < end).then_some(Obstacle::Hole(next)))
+    found.unwrap_or((next < end).then_some(Obstacle::Hole(next.max(start))))
 }
 
 /// The size of the huge pages (of hugetlbfs) of which a range has only a part.

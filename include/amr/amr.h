@@ -360,8 +360,8 @@ struct amr_wr {
  *
  * `wc` is the completion, which is not there any more once this returns. Its
  * wr_id can be a pointer to whatever the application knows of the request. Its
- * busy_ns is 0, since the request goes on: the time of this call is a part of
- * it. As for amr_callback: runs on a worker thread of the engine with all
+ * busy_ns ends with this call, whose own time is counted by amr_query_stats()
+ * only. As for amr_callback: runs on a worker thread of the engine with all
  * signals blocked, no lock of the library held, and never inside the
  * submitting call; must not throw, longjmp() or end its thread.
  */
@@ -754,7 +754,8 @@ int amr_post(struct amr_cq *cq, const struct amr_wr *wr, size_t count, size_t *p
  * deregistration is the library's until the callback is called.
  *
  * Returns 0 (all were taken), or an errno value: EAGAIN (the engine's queue is
- * full: post the rest again a little later; with engine NULL also: a thread
+ * full: post the rest again a little later, but not from a callback, where all
+ * workers may come to wait for one another; with engine NULL also: a thread
  * could not be made), EINVAL (NULL callback, or NULL or misaligned wr with
  * count above 0, or a count that no memory can hold, or a request that
  * amr_post() refuses so), EALREADY (a deregistration of this region is queued or

@@ -220,12 +220,16 @@ impl<H: Host> Engine<H> {
         };
         worker.counters.update(|totals| totals.count(&completion, request.length));
         worker.record.deliver();
+        let busy_until = |end: u64| populate_ns + end.saturating_sub(started);
+        if request.delivery == Delivery::CompletionCallback {
+            completion.busy_ns = busy_until(self.host.stamp());
+        }
         // The time of a callback is a part of its request's.
         if request.delivery != Delivery::Queue {
             self.deliver(request, &completion);
         }
         let ended = self.host.stamp();
-        completion.busy_ns = populate_ns + ended.saturating_sub(started);
+        completion.busy_ns = busy_until(ended);
         worker.counters.update(|totals| totals.add_times(&completion));
         if request.delivery == Delivery::Queue {
             self.deliver(request, &completion);
