@@ -40,12 +40,18 @@ const NOTHING: Part = Part { start: 0, end: 0, how: None };
 /// Asks for huge pages in the inside of the range of a request that is aligned to
 /// their size.
 pub fn advise_huge_pages(request: &Request) {
-    let end = request.address.saturating_add(request.length);
-    let inside = request.address.next_multiple_of(SLICE)..end / SLICE * SLICE;
-    if !inside.is_empty() {
+    if let Some(inside) = aligned_inside(request.address, request.length) {
         // Refused where no huge page can be, or where huge pages are already.
         let _ = os::advise_huge_pages(&inside);
     }
+}
+
+/// The part of a range that whole slices can make up, if there is one. (At the end
+/// of the address space there is none: the next multiple would be 0.)
+fn aligned_inside(address: u64, length: u64) -> Option<Range<u64>> {
+    let start = address.checked_next_multiple_of(SLICE)?;
+    let end = address.saturating_add(length) / SLICE * SLICE;
+    (start < end).then_some(start..end)
 }
 
 /// How far a worker looks ahead at once where nothing is absent: with pages of
@@ -57,7 +63,8 @@ const AHEAD: u64 = 1 << 30;
 pub fn populate(request: &Request, part: &Range<u64>, plan: &mut Option<Plan>) -> u64 {
     let page = os::page_size();
     // What is registered are whole pages.
-    let range = part.start / page * page..part.end.next_multiple_of(page);
+    let Some(end) = part.end.checked_next_multiple_of(page) else { return u64::MAX };
+    let range = part.start / page * page..end;
     let step = os::MOST_PAGES as u64 * page;
     let mut starts = (range.start..range.end).step_by(step as usize);
     let populated: Result<usize> = starts.try_fold(0, |count, start| {
@@ -180,6 +187,16 @@ fn how(readable: bool, writable: bool, kind: FileKind, access: u32) -> Option<Po
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_range_reaches_around_the_end_of_the_address_space() {
+        let last = u64::MAX / SLICE * SLICE;
+        assert_eq!(aligned_inside(last + 1, 4096), None);
+        assert_eq!(aligned_inside(last + 1, u64::MAX - last - 1), None);
+        assert_eq!(aligned_inside(last - 1, 4096), None);
+        assert_eq!(aligned_inside(1, SLICE), None);
+        assert_eq!(aligned_inside(1, 2 * SLICE), Some(SLICE..2 * SLICE));
+    }
 
     #[test]
     fn runs_are_joined_and_few() {
