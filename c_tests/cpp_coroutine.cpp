@@ -74,9 +74,10 @@ struct Result {
     std::thread::id thread;
 };
 
-Task register_on_worker(amr::AsyncMRManager &manager, Result &result) {
+Task register_on_worker(amr::AsyncMRManager &manager, Result &result,
+                        amr::options how = test::rights) {
     try {
-        result.region = co_await manager.register_async(memory, test::rights);
+        result.region = co_await manager.register_async(memory, how);
     } catch (const amr::error &error) {
         result.code = error.code();
     }
@@ -98,6 +99,14 @@ void check_worker(amr::AsyncMRManager &manager) {
     task.wait();
     CHECK(result.region && result.region->addr() == memory);
     CHECK(result.thread != std::this_thread::get_id());
+}
+
+// A flag that there is not.
+void check_hints(amr::AsyncMRManager &manager) {
+    Result result;
+    const Task task = register_on_worker(manager, result, {test::rights, 1U << 31});
+    CHECK(task.is_done());
+    CHECK(result.code == std::errc::invalid_argument);
 }
 
 void check_loop(amr::AsyncMRManager &manager) {
@@ -234,6 +243,7 @@ int main() {
     {
         amr::AsyncMRManager manager(context, 2);
         check_worker(manager);
+        check_hints(manager);
         check_loop(manager);
         check_errors(manager);
         check_chain(manager);

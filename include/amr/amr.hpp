@@ -21,6 +21,7 @@
 #include "detail/error.hpp"
 #include "detail/failure.hpp"
 #include "detail/manager.hpp"
+#include "detail/options.hpp"
 #include "detail/queue.hpp"
 #include "detail/region.hpp"
 

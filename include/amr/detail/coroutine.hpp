@@ -7,11 +7,11 @@
 
 #if defined(AMR_HAS_COROUTINES)
 
-#include "access.hpp"
 #include "buffer.hpp"
 #include "context.hpp"
 #include "engine.hpp"
 #include "error.hpp"
+#include "options.hpp"
 #include "queue.hpp"
 #include "region.hpp"
 #include "request.hpp"
@@ -91,11 +91,11 @@ class await_request final : public request {
 
     // The caller shares `self`, since the coroutine may have ended before this returns.
     static void post(const std::shared_ptr<await_request> &self, std::coroutine_handle<> waiting,
-                     amr_engine *engine, cq_core *queue, const buffer &memory, access rights) {
+                     amr_engine *engine, cq_core *queue, const buffer &memory, const options &how) {
         self->waiting_ = waiting;
         self->self_ = self;
         const amr_wr wr =
-            registration(wr_id(*self), self->place_.pd(), memory.addr(), memory.length(), rights);
+            registration(wr_id(*self), self->place_.pd(), memory.addr(), memory.length(), how);
         const int status = queue != nullptr
                                ? post_awaited(*queue, wr)
                                : amr_post_callback(engine, &wr, 1, on_complete, nullptr);
@@ -147,9 +147,9 @@ class RegisterAwaitable {
   public:
     RegisterAwaitable(std::shared_ptr<detail::context_core> context,
                       std::shared_ptr<detail::engine_core> engine, PollLoop *loop,
-                      const buffer &memory, access rights)
+                      const buffer &memory, const options &how)
         : context_(std::move(context)), engine_(std::move(engine)), loop_(loop), memory_(memory),
-          rights_(rights) {}
+          how_(how) {}
 
     RegisterAwaitable(RegisterAwaitable &&) noexcept = default;
     RegisterAwaitable &operator=(RegisterAwaitable &&) = delete;
@@ -167,13 +167,12 @@ class RegisterAwaitable {
 
     // Throws amr::error into the coroutine if the request is refused.
     void await_suspend(std::coroutine_handle<> waiting) {
-        memory_.check(rights_);
+        memory_.check(how_.rights);
         const auto request = std::make_shared<detail::await_request>(std::move(context_));
         const auto engine = std::move(engine_);
         request_ = request;
         detail::await_request::post(request, waiting, engine->engine,
-                                    loop_ != nullptr ? loop_->core_.get() : nullptr, memory_,
-                                    rights_);
+                                    loop_ != nullptr ? loop_->core_.get() : nullptr, memory_, how_);
         // The coroutine may be elsewhere now, or gone, and this object with it.
     }
 
@@ -186,7 +185,7 @@ class RegisterAwaitable {
     std::shared_ptr<detail::engine_core> engine_;
     PollLoop *loop_;
     buffer memory_;
-    access rights_;
+    options how_;
     std::shared_ptr<detail::await_request> request_;
 };
 

@@ -3,7 +3,6 @@
 #ifndef AMR_DETAIL_MANAGER_HPP
 #define AMR_DETAIL_MANAGER_HPP
 
-#include "access.hpp"
 #include "block.hpp"
 #include "buffer.hpp"
 #include "config.hpp"
@@ -11,6 +10,7 @@
 #include "coroutine.hpp"
 #include "engine.hpp"
 #include "error.hpp"
+#include "options.hpp"
 #include "region.hpp"
 #include "request.hpp"
 #include <cerrno>
@@ -178,13 +178,13 @@ class batch {
     }
 
     void add(block_pool &pool, const std::shared_ptr<context_core> &context, const buffer &memory,
-             access rights) {
-        memory.check(rights);
+             const options &how) {
+        memory.check(how.rights);
         auto &request = region_request::hold(make_in_block<region_request>(pool, context));
         // There is room for both.
         futures_.push_back(request.future());
         wrs_.push_back(
-            registration(wr_id(request), request.pd(), memory.addr(), memory.length(), rights));
+            registration(wr_id(request), request.pd(), memory.addr(), memory.length(), how));
     }
 
     // The future of what is refused says why; after a wrong request, the others are tried.
@@ -262,41 +262,42 @@ class AsyncMRManager {
 
     // Registers `length` bytes at `addr`.
     AMR_NODISCARD std::future<shared_region> register_memory(void *addr, std::size_t length,
-                                                             access rights) {
+                                                             const options &how) {
         amr_engine *engine = engine_.native();
         auto &request = detail::region_request::hold(
             detail::make_in_block<detail::region_request>(*pool_, context_));
         std::future<shared_region> future = request.future();
-        post(engine, request, addr, length, rights);
+        post(engine, request, addr, length, how);
         return future;
     }
 
     // Registers an array, or what a container or span holds.
-    AMR_NODISCARD std::future<shared_region> register_memory(const buffer &memory, access rights) {
-        memory.check(rights);
-        return register_memory(memory.addr(), memory.length(), rights);
+    AMR_NODISCARD std::future<shared_region> register_memory(const buffer &memory,
+                                                             const options &how) {
+        memory.check(how.rights);
+        return register_memory(memory.addr(), memory.length(), how);
     }
 
     // The same, and then calls `call(shared_region)` on the worker; the future brings what it
     // returns, or what it throws. It is not called if the registration fails: the future brings the
     // error then. A worker has a stack of 256 KiB, and serves nobody else meanwhile.
     template <typename Call, typename Result = detail::result_of_call<Call>>
-    AMR_NODISCARD std::future<Result> register_memory(void *addr, std::size_t length, access rights,
-                                                      Call &&call) {
+    AMR_NODISCARD std::future<Result> register_memory(void *addr, std::size_t length,
+                                                      const options &how, Call &&call) {
         using request_type = detail::call_request<Result, typename std::decay<Call>::type>;
         amr_engine *engine = engine_.native();
         auto &request = request_type::hold(
             detail::make_in_block<request_type>(*pool_, context_, std::forward<Call>(call)));
         std::future<Result> future = request.future();
-        post(engine, request, addr, length, rights);
+        post(engine, request, addr, length, how);
         return future;
     }
 
     template <typename Call, typename Result = detail::result_of_call<Call>>
-    AMR_NODISCARD std::future<Result> register_memory(const buffer &memory, access rights,
+    AMR_NODISCARD std::future<Result> register_memory(const buffer &memory, const options &how,
                                                       Call &&call) {
-        memory.check(rights);
-        return register_memory(memory.addr(), memory.length(), rights, std::forward<Call>(call));
+        memory.check(how.rights);
+        return register_memory(memory.addr(), memory.length(), how, std::forward<Call>(call));
     }
 
     // Registers many buffers in one post. `buffers` is a range of amr::buffer or of anything that
@@ -305,42 +306,43 @@ class AsyncMRManager {
     // one is const and to be written: then nothing is posted.
     template <typename Buffers>
     AMR_NODISCARD std::vector<std::future<shared_region>> register_batch(Buffers &&buffers,
-                                                                         access rights) {
+                                                                         const options &how) {
         using std::begin;
         using std::end;
         amr_engine *engine = engine_.native();
         const auto last = end(buffers);
         detail::batch batch(static_cast<std::size_t>(std::distance(begin(buffers), last)));
         for (auto memory = begin(buffers); memory != last; ++memory)
-            batch.add(*pool_, context_, *memory, rights);
+            batch.add(*pool_, context_, *memory, how);
         return batch.post(engine);
     }
 
     AMR_NODISCARD std::vector<std::future<shared_region>>
-    register_batch(std::initializer_list<buffer> buffers, access rights) {
-        return register_batch<std::initializer_list<buffer> &>(buffers, rights);
+    register_batch(std::initializer_list<buffer> buffers, const options &how) {
+        return register_batch<std::initializer_list<buffer> &>(buffers, how);
     }
 
 #if defined(AMR_HAS_COROUTINES)
     // For co_await, which gives a MemoryRegion or throws amr::error. The request is posted when it
     // is awaited. The coroutine goes on on the worker.
-    AMR_NODISCARD RegisterAwaitable register_async(void *addr, std::size_t length, access rights) {
-        return RegisterAwaitable(context_, engine_.core(), nullptr, buffer(addr, length), rights);
+    AMR_NODISCARD RegisterAwaitable register_async(void *addr, std::size_t length,
+                                                   const options &how) {
+        return RegisterAwaitable(context_, engine_.core(), nullptr, buffer(addr, length), how);
     }
 
-    AMR_NODISCARD RegisterAwaitable register_async(const buffer &memory, access rights) {
-        return RegisterAwaitable(context_, engine_.core(), nullptr, memory, rights);
+    AMR_NODISCARD RegisterAwaitable register_async(const buffer &memory, const options &how) {
+        return RegisterAwaitable(context_, engine_.core(), nullptr, memory, how);
     }
 
     // The coroutine goes on in loop.poll().
-    AMR_NODISCARD RegisterAwaitable register_async(void *addr, std::size_t length, access rights,
-                                                   PollLoop &loop) {
-        return RegisterAwaitable(context_, engine_.core(), &loop, buffer(addr, length), rights);
+    AMR_NODISCARD RegisterAwaitable register_async(void *addr, std::size_t length,
+                                                   const options &how, PollLoop &loop) {
+        return RegisterAwaitable(context_, engine_.core(), &loop, buffer(addr, length), how);
     }
 
-    AMR_NODISCARD RegisterAwaitable register_async(const buffer &memory, access rights,
+    AMR_NODISCARD RegisterAwaitable register_async(const buffer &memory, const options &how,
                                                    PollLoop &loop) {
-        return RegisterAwaitable(context_, engine_.core(), &loop, memory, rights);
+        return RegisterAwaitable(context_, engine_.core(), &loop, memory, how);
     }
 #endif
 
@@ -352,9 +354,9 @@ class AsyncMRManager {
   private:
     template <typename Request>
     static void post(amr_engine *engine, Request &request, void *addr, std::size_t length,
-                     access rights) {
+                     const options &how) {
         const amr_wr wr =
-            detail::registration(detail::wr_id(request), request.pd(), addr, length, rights);
+            detail::registration(detail::wr_id(request), request.pd(), addr, length, how);
         const int status = amr_post_callback(engine, &wr, 1, detail::on_complete, nullptr);
         if (status != 0) {
             request.refuse();

@@ -3,13 +3,13 @@
 #ifndef AMR_DETAIL_QUEUE_HPP
 #define AMR_DETAIL_QUEUE_HPP
 
-#include "access.hpp"
 #include "buffer.hpp"
 #include "config.hpp"
 #include "context.hpp"
 #include "engine.hpp"
 #include "error.hpp"
 #include "failure.hpp"
+#include "options.hpp"
 #include "region.hpp"
 #include "request.hpp"
 #include <atomic>
@@ -186,14 +186,14 @@ class CompletionQueue {
 
     // Posts a registration; its completion has that id. Throws amr::error if it is refused:
     // EAGAIN if there is no room, in the queue or in the engine.
-    void register_memory(void *addr, std::size_t length, access rights, std::uint64_t id) {
-        const amr_wr wr = detail::registration(id, core().context->pd, addr, length, rights);
+    void register_memory(void *addr, std::size_t length, const options &how, std::uint64_t id) {
+        const amr_wr wr = detail::registration(id, core().context->pd, addr, length, how);
         core().post(&wr, 1);
     }
 
-    void register_memory(const buffer &memory, access rights, std::uint64_t id) {
-        memory.check(rights);
-        register_memory(memory.addr(), memory.length(), rights, id);
+    void register_memory(const buffer &memory, const options &how, std::uint64_t id) {
+        memory.check(how.rights);
+        register_memory(memory.addr(), memory.length(), how, id);
     }
 
     // Posts a deregistration, which takes the region; the completion has it again if that fails.

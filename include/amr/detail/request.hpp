@@ -4,8 +4,8 @@
 #define AMR_DETAIL_REQUEST_HPP
 
 #include "../amr.h"
-#include "access.hpp"
 #include "engine.hpp"
+#include "options.hpp"
 #include <cstddef>
 #include <cstdint>
 
@@ -42,14 +42,15 @@ inline std::uint64_t wr_id(request &self) noexcept {
 }
 
 inline amr_wr registration(std::uint64_t id, ibv_pd *pd, void *addr, std::size_t length,
-                           access rights) noexcept {
+                           const options &how) noexcept {
     amr_wr wr = {};
     wr.wr_id = id;
     wr.opcode = AMR_OP_REG_MR;
+    wr.flags = how.flags;
     wr.op.reg_mr.pd = pd;
     wr.op.reg_mr.addr = addr;
     wr.op.reg_mr.length = length;
-    wr.op.reg_mr.access = static_cast<unsigned>(rights);
+    wr.op.reg_mr.access = static_cast<unsigned>(how.rights);
     return wr;
 }
 
