@@ -123,6 +123,14 @@ inline amr_wr registration(const Device &device, std::uint64_t wr_id, void *addr
     return request;
 }
 
+// A work request that deregisters a region.
+inline amr_wr deregistration(ibv_mr *mr) {
+    amr_wr request{};
+    request.opcode = AMR_OP_DEREG_MR;
+    request.op.dereg_mr.mr = mr;
+    return request;
+}
+
 // Work requests that register one block of the device's memory each.
 inline std::vector<amr_wr> registrations(const Device &device, std::size_t count) {
     std::vector<amr_wr> requests;

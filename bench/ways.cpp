@@ -39,8 +39,12 @@ void TouchFirst::acquire(const Buffers &buffers) {
     Blocking::acquire(buffers);
 }
 
+SystemCalls::SystemCalls(const Device &device, Pages pages)
+    : Blocking(device, "system calls by hand"), pages_(pages) {}
+
 void SystemCalls::acquire(const Buffers &buffers) {
-    advise_huge_pages(buffers.data, buffers.bytes());
+    if (pages_ == Pages::huge)
+        advise_huge_pages(buffers.data, buffers.bytes());
     in_parallel(all_cpus(), buffers.data, buffers.bytes(), populate);
     Blocking::acquire(buffers);
 }
@@ -88,7 +92,11 @@ void Libamr::acquire(const Buffers &buffers) {
 }
 
 void Libamr::release() {
-    deregister_all(regions_);
+    std::vector<amr_wr> requests;
+    for (ibv_mr *mr : regions_)
+        requests.push_back(deregistration(mr));
+    cq_.post(requests.data(), requests.size());
+    cq_.read(regions_);
 }
 
 } // namespace bench

@@ -75,12 +75,15 @@ class TouchFirst : public Blocking {
     unsigned threads_;
 };
 
-// The system calls that libamr makes for huge pages, and nothing around them.
+// The system calls that libamr makes, and nothing around them.
 class SystemCalls : public Blocking {
   public:
-    explicit SystemCalls(const Device &device) : Blocking(device, "system calls by hand") {}
+    SystemCalls(const Device &device, Pages pages);
 
     void acquire(const Buffers &buffers) override;
+
+  private:
+    Pages pages_;
 };
 
 // A thread for each call.
@@ -109,7 +112,7 @@ class UsualWay : public Way {
     std::vector<PeerPool::Region> regions_;
 };
 
-// amr_post, with AMR_WR_HUGEPAGE if huge pages are wanted.
+// amr_post for both directions, with AMR_WR_HUGEPAGE if huge pages are wanted.
 class Libamr : public Way {
   public:
     Libamr(const Device &device, unsigned workers, Pages pages);

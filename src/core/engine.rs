@@ -275,7 +275,7 @@ impl<H: Host> Engine<H> {
 
     fn is_under_way(&self, matches: &impl Fn(&Request) -> bool) -> bool {
         let in_queue =
-            || self.queues().any(|queue| queue.count(|words| matches(&Request::decode(words))) > 0);
+            || self.queues().any(|queue| queue.any(|words| matches(&Request::decode(words))));
         let at_work = || {
             let mut requests = self.workers.iter().filter_map(|worker| worker.record.read());
             requests.any(|(_, request)| matches(&request))

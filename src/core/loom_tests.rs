@@ -112,7 +112,7 @@ fn ring_publishes_before_the_slot_is_free() {
             let (ring, taken) = (Arc::clone(&ring), Arc::clone(&taken));
             thread::spawn(move || ring.pop(|_| taken.store(1, Ordering::Release)))
         };
-        let found = ring.count(|words| words[0] == 7) > 0 || taken.load(Ordering::Acquire) == 1;
+        let found = ring.any(|words| words[0] == 7) || taken.load(Ordering::Acquire) == 1;
         assert!(found);
         consumer.join().unwrap();
     });

@@ -203,15 +203,24 @@ impl<const W: usize> Ring<W> {
 
     /// How many records that match are waiting or just being taken out.
     pub fn count(&self, matches: impl Fn(&[u64; W]) -> bool) -> usize {
-        self.positions()
-            .filter(|&position| {
-                let slot = self.slot(position);
-                let before = slot.state.load(Ordering::Acquire);
-                let waits =
-                    before == self.state(position, READY) || before == self.state(position, TAKEN);
-                waits && matches(&slot.read())
-            })
-            .count()
+        self.held(matches).count()
+    }
+
+    /// Whether there is one, the youngest first: of many that are waiting the
+    /// first look finds it.
+    pub fn any(&self, matches: impl Fn(&[u64; W]) -> bool) -> bool {
+        self.held(matches).next_back().is_some()
+    }
+
+    /// The positions of records that match and are waiting or just being taken out.
+    fn held(&self, matches: impl Fn(&[u64; W]) -> bool) -> impl DoubleEndedIterator<Item = u64> {
+        self.positions().filter(move |&position| {
+            let slot = self.slot(position);
+            let before = slot.state.load(Ordering::Acquire);
+            let waits =
+                before == self.state(position, READY) || before == self.state(position, TAKEN);
+            waits && matches(&slot.read())
+        })
     }
 
     /// Takes no more records; what is in it can still be taken out.

@@ -10,6 +10,7 @@ use super::ring::{Closed, Ring};
 use super::signal::Event;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -108,6 +109,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(ring.count(|_| true), model.iter().filter(|(_, gone)| !gone).count());
+            prop_assert_eq!(ring.any(|_| true), ring.count(|_| true) > 0);
             prop_assert_eq!(ring.pushed(), next);
             prop_assert_eq!(ring.is_finished(), closed && model.is_empty());
         }
@@ -156,6 +158,19 @@ proptest! {
         };
         prop_assert_eq!(Completion::decode(&completion.encode()), completion);
     }
+}
+
+/// Who drains looks after each request: a deep queue must not cost more.
+#[test]
+fn ring_looks_at_one_of_many() {
+    let ring = Ring::<1>::new(64).unwrap();
+    assert_eq!(ring.push(&[[1]; 64]), Ok(64));
+    let looks = Cell::new(0);
+    assert!(ring.any(|_| {
+        looks.set(looks.get() + 1);
+        true
+    }));
+    assert_eq!(looks.get(), 1);
 }
 
 /// Many producers in batches, many consumers and a canceller: each record comes

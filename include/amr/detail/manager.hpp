@@ -87,8 +87,8 @@ class region_request final : public future_request<shared_region> {
 };
 
 template <typename Call>
-using result_of_call =
-    decltype(std::declval<typename std::decay<Call>::type &>()(std::declval<shared_region>()));
+using result_of_call = decltype(std::declval<typename std::decay<Call>::type &>()(
+    std::declval<const shared_region &>()));
 
 // What a callable returned, until its promise is told.
 template <typename Result> struct call_result {
