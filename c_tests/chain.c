@@ -42,27 +42,6 @@ static void chain(int status) {
     CHECK(highest - lowest < 4096);
 }
 
-/* Of the 256 KiB that a worker's stack has, nearly all are the callback's. */
-static void deep_callback(struct ibv_mr *mr, int status, void *ctx) {
-    volatile char deep[200 * 1024];
-
-    for (size_t i = 0; i < sizeof(deep); i += 1024)
-        deep[i] = 0;
-    outcome_callback(mr, status + deep[1024], ctx);
-}
-
-static void deep_stack(void) {
-    struct outcome outcome;
-
-    outcome_init(&outcome);
-    CHECK_EQ(amr_register_async(device.pd, buffer, PAGE, ACCESS, deep_callback, &outcome), 0);
-    outcome_wait(&outcome);
-    CHECK_EQ(outcome.status, 0);
-    CHECK_EQ(ibv_dereg_mr(outcome.mr), 0);
-    CHECK_EQ(amr_drain(NULL, NULL, -1), 0);
-    outcome_end(&outcome);
-}
-
 int main(void) {
     CHECK_EQ(setenv("AMR_WORKERS", "1", 1), 0);
     CHECK_EQ(setenv("AMR_QUEUE_DEPTH", "1", 1), 0);
@@ -71,7 +50,6 @@ int main(void) {
     CHECK_EQ(sem_init(&ended, 0, 0), 0);
     CHECK_EQ(stats_of(NULL).workers, 1);
 
-    deep_stack();
     chain(0);
     CHECK_EQ(sim_configure("fail_after=0:ENOMEM"), 0);
     chain(ENOMEM);

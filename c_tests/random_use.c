@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Several threads do by chance whatever may be done, with two engines and several queues: post one
- * or many, poll, wait, cancel, drain, look at counters, make and destroy queues. A ledger holds
- * that each request which was taken is over exactly once, on its queue, and that no region is left.
+ * or many, poll, wait, cancel, drain, look at counters, make and destroy queues and engines, and
+ * have callbacks that post again. A ledger holds that each request which was taken is over exactly
+ * once, on its queue or by its callback, and that no region is left.
  *
  * random_use [REQUESTS [SEED]]: prints the ledger and the seed. What the threads do depends on the
  * seed alone; how they meet does not.
@@ -157,6 +158,75 @@ static void do_own_queue(struct worker *worker) {
     CHECK_EQ(status, 0);
 }
 
+/* Registers and deregisters by callbacks that post again, so many times. */
+struct chain {
+    struct amr_engine *engine;
+    int under_way; /* atomic */
+    int left;
+};
+
+static struct ledger of_chains; /* atomic */
+
+static void count(uint64_t *counter) {
+    __atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
+}
+
+static void on_link(const struct amr_wc *wc);
+
+/* Says whether it was taken: then the chain is its callback's. */
+static int post_link(struct chain *chain, struct amr_wr wr) {
+    int status;
+
+    __atomic_store_n(&chain->under_way, 1, __ATOMIC_RELEASE);
+    status = amr_post_callback(chain->engine, &wr, 1, on_link, NULL);
+    CHECK(status == 0 || status == EAGAIN || status == ESHUTDOWN);
+    count(status == 0 ? &of_chains.posted : &of_chains.refused);
+    if (status == 0)
+        count(&taken);
+    return status == 0;
+}
+
+static void post_chain(struct chain *chain) {
+    char *memory = buffer + (chain->left + 1) % PAGES * PAGE;
+
+    if (chain->left-- == 0 ||
+        !post_link(chain, reg_wr((uintptr_t)chain, device.pd, memory, PAGE, ACCESS)))
+        free(chain);
+}
+
+static void on_link(const struct amr_wc *wc) {
+    struct chain *chain = (struct chain *)(uintptr_t)wc->wr_id;
+
+    CHECK_EQ(__atomic_exchange_n(&chain->under_way, 0, __ATOMIC_ACQ_REL), 1);
+    CHECK(wc->status == 0 || wc->status == ECANCELED || wc->status == EFAULT);
+    count(wc->status == 0           ? &of_chains.succeeded
+          : wc->status == ECANCELED ? &of_chains.cancelled
+                                    : &of_chains.failed);
+    if (wc->mr != NULL && wc->status == 0 && post_link(chain, dereg_wr((uintptr_t)chain, wc->mr)))
+        return;
+    if (wc->mr != NULL)
+        CHECK_EQ(ibv_dereg_mr(wc->mr), 0);
+    post_chain(chain);
+}
+
+static void do_chain(struct worker *worker, struct amr_engine *engine) {
+    struct chain *chain = (struct chain *)calloc(1, sizeof(*chain));
+
+    CHECK(chain != NULL);
+    chain->engine = engine;
+    chain->left = 1 + (int)chance(worker, 2 * PAGES);
+    post_chain(chain);
+}
+
+/* Destroyed while callbacks post to it. */
+static void do_own_engine(struct worker *worker) {
+    struct amr_engine *engine = new_engine(2, 8);
+
+    for (int i = 0; i < 4; i++)
+        do_chain(worker, engine);
+    CHECK_EQ(amr_destroy_engine(engine), 0);
+}
+
 static void *work(void *arg) {
     struct worker *worker = (struct worker *)arg;
 
@@ -178,9 +248,13 @@ static void *work(void *arg) {
             int status = amr_drain(engines[choice % 2], device.pd, (int)chance(worker, 2));
 
             CHECK(status == 0 || status == ETIMEDOUT);
-        } else if (choice < 994) {
+        } else if (choice < 993) {
             do_own_queue(worker);
+        } else if (choice < 996) {
+            do_chain(worker, engines[choice % 2]);
         } else if (choice < 997) {
+            do_own_engine(worker);
+        } else if (choice < 998) {
             CHECK_EQ(stats_of(engines[choice % 2]).workers, 2);
         } else {
             pollfd = (struct pollfd){.fd = amr_cq_fd(queues[queue]), .events = POLLIN};
@@ -194,7 +268,7 @@ int main(int argc, char **argv) {
     static struct worker workers[THREADS];
     uint64_t seed =
         argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL) ^ (uint64_t)getpid();
-    struct ledger sum = {0};
+    struct ledger sum;
 
     wanted = argc > 1 ? strtoull(argv[1], NULL, 0) : 200000;
     printf("seed %llu\n", (unsigned long long)seed);
@@ -227,6 +301,7 @@ int main(int argc, char **argv) {
     for (unsigned i = 0; i < THREADS * SLOTS; i++)
         if (slots[i] != 0)
             FAIL("request %#llx was lost", (unsigned long long)slots[i]);
+    sum = of_chains;
     for (unsigned i = 0; i < THREADS; i++) {
         const struct ledger *own = &workers[i].ledger;
 
