@@ -46,9 +46,10 @@ struct range {
 /* Of libamr, and of the simulated device, which does not do without memory. */
 static struct range library, simulation;
 static enum kind failing;
-static long first, last; /* calls of that kind fail from the first to the last one */
-static long calls;       /* atomic: of that kind so far */
-static long blocks_held; /* atomic: allocated by the library and not freed by it */
+static long first, last;       /* calls of that kind fail from the first to the last one */
+static size_t most = SIZE_MAX; /* larger allocations do not */
+static long calls;             /* atomic: of that kind so far */
+static long blocks_held;       /* atomic: allocated by the library and not freed by it */
 static __thread int spared;
 
 /* Asked with the address that the call returns to. */
@@ -71,8 +72,8 @@ static int fails(enum kind kind) {
 
 #define CALLER __builtin_return_address(0)
 
-static int allocation_fails(const void *caller) {
-    return !spared && !is_in(&simulation, caller) && fails(ALLOCATION);
+static int allocation_fails(size_t size, const void *caller) {
+    return size <= most && !spared && !is_in(&simulation, caller) && fails(ALLOCATION);
 }
 
 /* Frees are counted whoever made the block, so only the balance at rest means anything. */
@@ -101,27 +102,28 @@ static void *no_memory(void) {
 }
 
 void *malloc(size_t size) {
-    return allocation_fails(CALLER) ? no_memory() : counted(BELOW(malloc)(size), CALLER);
+    return allocation_fails(size, CALLER) ? no_memory() : counted(BELOW(malloc)(size), CALLER);
 }
 
 void *calloc(size_t count, size_t size) {
-    return allocation_fails(CALLER) ? no_memory() : counted(BELOW(calloc)(count, size), CALLER);
+    return allocation_fails(count * size, CALLER) ? no_memory()
+                                                  : counted(BELOW(calloc)(count, size), CALLER);
 }
 
 void *realloc(void *block, size_t size) {
-    if (allocation_fails(CALLER))
+    if (allocation_fails(size, CALLER))
         return no_memory();
     return block != NULL ? BELOW(realloc)(block, size) : counted(BELOW(malloc)(size), CALLER);
 }
 
 void *aligned_alloc(size_t alignment, size_t size) {
-    return allocation_fails(CALLER) ? no_memory()
-                                    : counted(BELOW(memalign)(alignment, size), CALLER);
+    return allocation_fails(size, CALLER) ? no_memory()
+                                          : counted(BELOW(memalign)(alignment, size), CALLER);
 }
 
 int posix_memalign(void **block, size_t alignment, size_t size) {
     void *found =
-        allocation_fails(CALLER) ? NULL : counted(BELOW(memalign)(alignment, size), CALLER);
+        allocation_fails(size, CALLER) ? NULL : counted(BELOW(memalign)(alignment, size), CALLER);
 
     if (found == NULL)
         return ENOMEM;
@@ -454,6 +456,143 @@ static long every_first_call(enum kind kind, int all) {
     return number - 2;
 }
 
+/* Runs a function in a process of its own, which ends as the function does. */
+static void in_child(void (*function)(void)) {
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        function();
+        exit(0);
+    }
+    check_child(child);
+}
+
+/* ---- What asks for more where there is more ----------------------------------------------------
+ */
+
+enum { LONG = 8192, ENGINES = 600, CALLERS = 40 };
+
+static void set_long(const char *name, char fill, const char *end) {
+    char value[LONG + 1];
+
+    memset(value, fill, LONG);
+    value[LONG] = '\0';
+    memcpy(value + LONG - strlen(end), end, strlen(end));
+    CHECK_EQ(setenv(name, value, 1), 0);
+}
+
+/* Values that are long and good, for all that follows. */
+static void long_environment(void) {
+    set_long("AMR_QUEUE_DEPTH", ' ', "64");
+    set_long("AMR_WORKERS", '0', "2");
+}
+
+/* Such that are bad are complained of, in a line for each. */
+static void bad_environment(void) {
+    static const char *const names[] = {"AMR_WORKERS",  "AMR_QUEUE_DEPTH", "AMR_CPUS",
+                                        "AMR_PREFAULT", "AMR_HUGEPAGE",    "AMR_LOG"};
+    int shown = dup(STDERR_FILENO), written = memfd_create("stderr", MFD_CLOEXEC);
+    char text[LONG], *line = text;
+
+    CHECK(shown >= 0 && written >= 0);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        set_long(names[i], '\x81', "");
+    CHECK_EQ(dup2(written, STDERR_FILENO), STDERR_FILENO);
+    fail_from(ALLOCATION, 1, LONG_MAX);
+    own_engine();
+    first = 0;
+    CHECK_EQ(dup2(shown, STDERR_FILENO), STDERR_FILENO);
+    read_back(written, text, sizeof(text));
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strncmp(line, "amr: ", 5) != 0 || strncmp(line + 5, names[i], strlen(names[i])) != 0)
+            FAIL("complaint %s of %s", line, names[i]);
+        line = strchr(line, '\n');
+        CHECK(line++ != NULL);
+    }
+    CHECK_STR(line, "");
+}
+
+/* Exit ends them all. */
+static void many_engines(void) {
+    static struct amr_engine *engines[ENGINES]; /* known to the end, so that none is leaked */
+
+    for (int i = 0; i < ENGINES; i++)
+        engines[i] = new_engine(1, 1);
+    CHECK_EQ(stats_of(engines[ENGINES - 1]).submitted, 0);
+    fail_from(ALLOCATION, 1, LONG_MAX);
+}
+
+/*
+ * The diagnosis looks at a file, which has a longer path than the kernel takes, and a name that is
+ * not UTF-8.
+ */
+static void long_path(void) {
+    char name[201];
+    struct amr_cq *cq = new_cq(NULL, 1);
+    struct amr_wc wc;
+    char *pages;
+    int fd;
+
+    memset(name, 'd', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    for (int i = 0; i < 25; i++) {
+        CHECK_EQ(mkdir(name, 0700), 0);
+        CHECK_EQ(chdir(name), 0);
+    }
+    fd = open("\xe4", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(ftruncate(fd, (off_t)PAGE), 0);
+    pages = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(pages != MAP_FAILED);
+    CHECK_EQ(unlink("\xe4"), 0);
+    for (int i = 0; i < 25; i++) {
+        CHECK_EQ(chdir(".."), 0);
+        CHECK_EQ(rmdir(name), 0);
+    }
+    CHECK_EQ(sim_configure("pins=0,fail_nth=1:EFAULT"), 0);
+    fail_from(ALLOCATION, 1, LONG_MAX);
+    post_reg(cq, 0, device.pd, pages, PAGE);
+    wc = read_wc(cq);
+    first = 0;
+    CHECK_EQ(wc.status, EFAULT);
+    CHECK_EQ(wc.diag, AMR_DIAG_UNPINNABLE);
+    CHECK_EQ(wc.diag_arg, (uintptr_t)pages);
+    CHECK_EQ(amr_destroy_cq(cq), 0);
+}
+
+static void *call_often(void *arg) {
+    struct amr_wc wc = {.status = ENOMEM};
+    char text[512];
+
+    pthread_barrier_wait(arg);
+    for (int i = 0; i < 100; i++) {
+        CHECK(amr_explain(&wc, text, sizeof(text)) > 0);
+        CHECK(amr_create_engine(NULL) == NULL && (errno == ENOMEM || errno == EAGAIN));
+    }
+    return NULL;
+}
+
+/* Such as find a little less than enough, all at once. */
+static void many_threads(void) {
+    pthread_t threads[CALLERS];
+    pthread_barrier_t barrier;
+
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, CALLERS + 1), 0);
+    for (int i = 0; i < CALLERS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, call_often, &barrier), 0);
+    most = LONG / 2;
+    fail_from(ALLOCATION, 1, LONG_MAX);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < CALLERS; i++)
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    first = 0;
+    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+}
+
 static void first_calls(enum kind kind) {
     for (int all = 0; all < 2; all++) {
         long count = every_first_call(kind, all);
@@ -475,8 +614,13 @@ int main(void) {
         first_calls(FORK_HANDLER);
         return 0;
     }
+    long_environment();
     for (int kind = 0; kind < KINDS; kind++)
         first_calls((enum kind)kind);
+    in_child(bad_environment);
+    in_child(many_engines);
+    in_child(long_path);
+    in_child(many_threads);
     own_engine();
     reset_sim();
     for (int kind = 0; kind < KINDS; kind++)

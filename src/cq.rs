@@ -33,6 +33,7 @@ impl CqHandle {
         if engine.core.is_halted() {
             return Err(Errno::ESHUTDOWN);
         }
+        let _making = lifecycle::make();
         let memory = Memory::now();
         let completions = Completions::new(capacity, EventFd::new()?)?;
         let queue = Box::new(Self { completions, engine });

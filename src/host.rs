@@ -122,8 +122,9 @@ pub struct EngineHandle {
 impl EngineHandle {
     /// Makes an engine for a C caller.
     pub fn create(config: &Config) -> Result<*mut Self> {
+        let _making = lifecycle::make();
         let memory = Memory::now();
-        let engine = Box::new(Self::start(config)?);
+        let engine = Box::new(Self::start_alone(config)?);
         if memory.ran_out() {
             engine.stop();
             return Err(Errno(libc::ENOMEM));
@@ -133,6 +134,12 @@ impl EngineHandle {
 
     /// Makes an engine and starts its workers.
     pub fn start(config: &Config) -> Result<Self> {
+        let _making = lifecycle::make();
+        Self::start_alone(config)
+    }
+
+    /// The same for who has seen to it that nobody else does.
+    fn start_alone(config: &Config) -> Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         os::calibrate_stamps();
         os::learn_nodes();

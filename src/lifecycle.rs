@@ -13,7 +13,7 @@ use crate::os;
 use once_cell::race::OnceBox;
 use once_cell::sync::OnceCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long exit waits for verbs calls that are running: the libraries below
@@ -30,10 +30,11 @@ pub struct Process {
     pub default_engine: OnceCell<EngineHandle>,
     /// The regions whose deregistration is under way, on whichever engine.
     pub underway: OnceBox<Underway>,
+    /// Engines and queues are made one after another, so that those who fail for
+    /// want of memory do not share its reserve.
+    making: Mutex<()>,
     /// All engines, to be stopped at exit; `None`: the process is exiting.
     engines: Mutex<Option<Vec<Weak<Shared>>>>,
-    /// The engines that were stopped at exit. A worker may still use them.
-    stopped: OnceBox<Vec<Arc<Shared>>>,
     /// The process of a child, of its child, …
     child: OnceBox<Process>,
 }
@@ -43,8 +44,8 @@ impl Process {
         Self {
             default_engine: OnceCell::new(),
             underway: OnceBox::new(),
+            making: Mutex::new(()),
             engines: Mutex::new(Some(Vec::new())),
-            stopped: OnceBox::new(),
             child: OnceBox::new(),
         }
     }
@@ -57,6 +58,11 @@ pub fn process() -> &'static Process {
         process = process.child.get_or_init(|| Box::new(Process::new()));
     }
     process
+}
+
+/// While this lives, no other thread makes an engine or a queue.
+pub fn make() -> MutexGuard<'static, ()> {
+    process().making.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells processes apart: a handle belongs to the generation that made it.
@@ -107,16 +113,17 @@ fn install_handlers() -> Result<()> {
 /// than that engine.
 extern "C" fn exiting() {
     let engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let engines = engines.iter().flatten().filter_map(Weak::upgrade).collect();
-    let engines = process().stopped.get_or_init(|| Box::new(engines));
-    for engine in engines {
+    // Each time anew, since there may be no memory for a list of them. A worker holds
+    // its engine itself.
+    let alive = || engines.iter().flatten().filter_map(Weak::upgrade);
+    for engine in alive() {
         engine.core.halt();
     }
     let end = os::monotonic_ns() + EXIT_PATIENCE_NS;
-    while !engines.iter().all(|engine| engine.core.is_quiet()) && os::monotonic_ns() < end {
+    while !alive().all(|engine| engine.core.is_quiet()) && os::monotonic_ns() < end {
         std::thread::sleep(Duration::from_micros(100));
     }
-    for engine in engines {
+    for engine in alive() {
         // Not joined: a worker may be in a callback that takes its time.
         drop(engine.take_threads());
     }

@@ -4,8 +4,8 @@
 //! the standard library has many such. Whoever asks for much asks by a way that can
 //! fail (`try_reserve`); for the rest there is a reserve in this library, from which
 //! small blocks are taken when the C library has none. What draws on it while an
-//! engine or a queue is made fails in the end, and gives all back; what draws on it
-//! for a moment, like a line of the log, goes on.
+//! engine or a queue is made fails in the end, and gives all back; these are made one
+//! after another, so that it suffices. Requests and lines of the log take no memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
