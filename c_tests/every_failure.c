@@ -20,10 +20,24 @@
 
 /* ---- What is made to fail -------------------------------------------------------------------- */
 
-enum kind { ALLOCATION, THREAD, EVENTFD, OPEN, AFFINITY, EXIT_HANDLER, KINDS };
+enum kind {
+    ALLOCATION,
+    MAPPING,
+    THREAD,
+    EVENTFD,
+    OPEN,
+    READ,
+    RESIDENCY,
+    AFFINITY,
+    EXIT_HANDLER,
+    KINDS,
+    FORK_HANDLER = KINDS
+};
 
-static const char *const kinds[] = {"allocation", "pthread_create",       "eventfd",
-                                    "open",       "sched_[gs]etaffinity", "exit handler"};
+static const char *const kinds[] = {
+    "allocation",   "mmap",        "pthread_create",          "eventfd",
+    "open",         "read",        "mincore, madvise, ioctl", "sched_[gs]etaffinity",
+    "exit handler", "fork handler"};
 
 struct range {
     uintptr_t begin, end;
@@ -32,9 +46,11 @@ struct range {
 /* Of libamr, and of the simulated device, which does not do without memory. */
 static struct range library, simulation;
 static enum kind failing;
-static long first, last; /* calls of that kind fail from the first to the last one */
-static long calls;       /* atomic: of that kind so far */
-static long blocks_held; /* atomic: allocated by the library and not freed by it */
+static long first, last;       /* calls of that kind fail from the first to the last one */
+static size_t most = SIZE_MAX; /* larger allocations do not */
+static long calls;             /* atomic: of that kind so far */
+static long blocks_held;       /* atomic: allocated by the library and not freed by it */
+static __thread int spared;
 
 /* Asked with the address that the call returns to. */
 static int is_in(const struct range *range, const void *address) {
@@ -56,8 +72,8 @@ static int fails(enum kind kind) {
 
 #define CALLER __builtin_return_address(0)
 
-static int allocation_fails(const void *caller) {
-    return !is_in(&simulation, caller) && fails(ALLOCATION);
+static int allocation_fails(size_t size, const void *caller) {
+    return size <= most && !spared && !is_in(&simulation, caller) && fails(ALLOCATION);
 }
 
 /* Frees are counted whoever made the block, so only the balance at rest means anything. */
@@ -67,11 +83,18 @@ static void *counted(void *block, const void *caller) {
     return block;
 }
 
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t count, size_t size);
-void *__libc_realloc(void *block, size_t size);
-void *__libc_memalign(size_t alignment, size_t size);
-void __libc_free(void *block);
+/* The allocator below this one; valgrind puts its own in the place of the C library's. */
+#if SANITIZED
+#define BELOW(function) __interceptor_##function
+#else
+#define BELOW(function) __libc_##function
+#endif
+
+void *BELOW(malloc)(size_t size);
+void *BELOW(calloc)(size_t count, size_t size);
+void *BELOW(realloc)(void *block, size_t size);
+void *BELOW(memalign)(size_t alignment, size_t size);
+void BELOW(free)(void *block);
 
 static void *no_memory(void) {
     errno = ENOMEM;
@@ -79,27 +102,28 @@ static void *no_memory(void) {
 }
 
 void *malloc(size_t size) {
-    return allocation_fails(CALLER) ? no_memory() : counted(__libc_malloc(size), CALLER);
+    return allocation_fails(size, CALLER) ? no_memory() : counted(BELOW(malloc)(size), CALLER);
 }
 
 void *calloc(size_t count, size_t size) {
-    return allocation_fails(CALLER) ? no_memory() : counted(__libc_calloc(count, size), CALLER);
+    return allocation_fails(count * size, CALLER) ? no_memory()
+                                                  : counted(BELOW(calloc)(count, size), CALLER);
 }
 
 void *realloc(void *block, size_t size) {
-    if (allocation_fails(CALLER))
+    if (allocation_fails(size, CALLER))
         return no_memory();
-    return block != NULL ? __libc_realloc(block, size) : counted(__libc_malloc(size), CALLER);
+    return block != NULL ? BELOW(realloc)(block, size) : counted(BELOW(malloc)(size), CALLER);
 }
 
 void *aligned_alloc(size_t alignment, size_t size) {
-    return allocation_fails(CALLER) ? no_memory()
-                                    : counted(__libc_memalign(alignment, size), CALLER);
+    return allocation_fails(size, CALLER) ? no_memory()
+                                          : counted(BELOW(memalign)(alignment, size), CALLER);
 }
 
 int posix_memalign(void **block, size_t alignment, size_t size) {
     void *found =
-        allocation_fails(CALLER) ? NULL : counted(__libc_memalign(alignment, size), CALLER);
+        allocation_fails(size, CALLER) ? NULL : counted(BELOW(memalign)(alignment, size), CALLER);
 
     if (found == NULL)
         return ENOMEM;
@@ -110,7 +134,7 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
 void free(void *block) {
     if (block != NULL && is_library(CALLER))
         __atomic_sub_fetch(&blocks_held, 1, __ATOMIC_RELAXED);
-    __libc_free(block);
+    BELOW(free)(block);
 }
 
 #define NEXT(function, name)                                                                       \
@@ -121,6 +145,18 @@ void free(void *block) {
         }                                                                                          \
     } while (0)
 
+/* AddressSanitizer asks each thread for its stack, and ends the process if it gets no answer. */
+int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr) {
+    static int (*next)(pthread_t, pthread_attr_t *);
+    int status;
+
+    NEXT(next, "pthread_getattr_np");
+    spared = 1;
+    status = next(thread, attr);
+    spared = 0;
+    return status;
+}
+
 int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*routine)(void *),
                    void *arg) {
     static int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -129,14 +165,46 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*routin
     return is_library(CALLER) && fails(THREAD) ? EAGAIN : next(thread, attr, routine, arg);
 }
 
-int eventfd(unsigned count, int flags) {
-    static int (*next)(unsigned, int);
+/* A function that says so by `failure` and errno. */
+#define FAILS(kind, error, failure, type, name, parameters, arguments)                             \
+    type name parameters {                                                                         \
+        static type(*next) parameters;                                                             \
+                                                                                                   \
+        NEXT(next, #name);                                                                         \
+        if (!is_library(CALLER) || !fails(kind))                                                   \
+            return next arguments;                                                                 \
+        errno = error;                                                                             \
+        return failure;                                                                            \
+    }
 
-    NEXT(next, "eventfd");
-    if (!is_library(CALLER) || !fails(EVENTFD))
-        return next(count, flags);
-    errno = EMFILE;
-    return -1;
+FAILS(MAPPING, ENOMEM, MAP_FAILED, void *, mmap,
+      (void *address, size_t length, int protection, int flags, int fd, off_t offset),
+      (address, length, protection, flags, fd, offset))
+FAILS(EVENTFD, EMFILE, -1, int, eventfd, (unsigned count, int flags), (count, flags))
+FAILS(READ, EIO, -1, ssize_t, read, (int fd, void *bytes, size_t size), (fd, bytes, size))
+FAILS(RESIDENCY, EAGAIN, -1, int, mincore, (void *address, size_t length, unsigned char *pages),
+      (address, length, pages))
+FAILS(RESIDENCY, EAGAIN, -1, int, madvise, (void *address, size_t length, int advice),
+      (address, length, advice))
+FAILS(AFFINITY, EPERM, -1, int, sched_getaffinity, (pid_t pid, size_t size, cpu_set_t *mask),
+      (pid, size, mask))
+FAILS(AFFINITY, EPERM, -1, int, sched_setaffinity, (pid_t pid, size_t size, const cpu_set_t *mask),
+      (pid, size, mask))
+
+int ioctl(int fd, unsigned long request, ...) {
+    static int (*next)(int, unsigned long, ...);
+    va_list args;
+    void *arg;
+
+    NEXT(next, "ioctl");
+    if (is_library(CALLER) && fails(RESIDENCY)) {
+        errno = ENOTTY;
+        return -1;
+    }
+    va_start(args, request);
+    arg = va_arg(args, void *);
+    va_end(args);
+    return next(fd, request, arg);
 }
 
 int open64(const char *path, int flags, ...) {
@@ -153,26 +221,6 @@ int open64(const char *path, int flags, ...) {
     mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
     va_end(args);
     return next(path, flags, mode);
-}
-
-int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask) {
-    static int (*next)(pid_t, size_t, cpu_set_t *);
-
-    NEXT(next, "sched_getaffinity");
-    if (!is_library(CALLER) || !fails(AFFINITY))
-        return next(pid, size, mask);
-    errno = EPERM;
-    return -1;
-}
-
-int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask) {
-    static int (*next)(pid_t, size_t, const cpu_set_t *);
-
-    NEXT(next, "sched_setaffinity");
-    if (!is_library(CALLER) || !fails(AFFINITY))
-        return next(pid, size, mask);
-    errno = EPERM;
-    return -1;
 }
 
 int __cxa_atexit(void (*function)(void *), void *arg, void *object);
@@ -202,9 +250,33 @@ static int find_libraries(struct dl_phdr_info *info, size_t size, void *arg) {
     return 0;
 }
 
+/* The library is to hear of forks from the first one on, so it asks when it is loaded. */
+#define FAILS_AT_LOAD "AMR_TEST_FAILS_AT_LOAD"
+
+static void fail_from(enum kind kind, long from, long to) {
+    failing = kind;
+    last = to;
+    calls = 0;
+    first = from;
+}
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *);
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                      void *object) {
+    static int (*next)(void (*)(void), void (*)(void), void (*)(void), void *);
+
+    NEXT(next, "__register_atfork");
+    if (library.begin == 0 && getenv(FAILS_AT_LOAD) != NULL) {
+        dl_iterate_phdr(find_libraries, NULL);
+        fail_from(FORK_HANDLER, 1, LONG_MAX);
+    }
+    return is_library(CALLER) && fails(FORK_HANDLER) ? ENOMEM
+                                                     : next(prepare, parent, child, object);
+}
+
 /* ---- What is done meanwhile ------------------------------------------------------------------ */
 
-enum { REQUESTS = 4 };
+enum { REQUESTS = 4, LARGE = 6 << 20 };
 
 static struct device device;
 static char *buffer;
@@ -251,8 +323,14 @@ static void use_queue(struct amr_engine *engine, struct amr_cq *cq) {
     struct amr_wc wcs[REQUESTS];
 
     CHECK(amr_cq_fd(cq) >= 0);
-    for (uint64_t i = 0; i < REQUESTS; i++)
-        post_reg(cq, i, device.pd, buffer, PAGE);
+    /* The last one is faulted in first. */
+    CHECK_EQ(madvise(buffer, LARGE, MADV_DONTNEED), 0);
+    for (uint64_t i = 0; i < REQUESTS; i++) {
+        struct amr_wr wr = reg_wr(i, device.pd, buffer, i < REQUESTS - 1 ? PAGE : LARGE, ACCESS);
+
+        wr.flags = AMR_WR_HUGEPAGE;
+        post(cq, wr);
+    }
     collect(cq, wcs, REQUESTS);
     for (int i = 0, posted = 0; i < REQUESTS; i++) {
         struct amr_wc wc;
@@ -322,13 +400,6 @@ static void default_engine(void) {
 
 /* ---- The test -------------------------------------------------------------------------------- */
 
-static void fail_from(enum kind kind, long from, long to) {
-    failing = kind;
-    last = to;
-    calls = 0;
-    first = from;
-}
-
 static void check_nothing_left(int fds, long blocks) {
     wait_workers(0);
     CHECK_EQ(count_fds(), fds);
@@ -351,7 +422,7 @@ static long every_call(enum kind kind, int all) {
         reset_sim();
         check_nothing_left(fds, blocks);
     }
-    return number - 1;
+    return number - 2;
 }
 
 /* Each in a process of its own, where everything is made for the first time. */
@@ -382,20 +453,174 @@ static long every_first_call(enum kind kind, int all) {
                  status);
         more = status == 10 << 8;
     }
-    return number - 1;
+    return number - 2;
+}
+
+/* Runs a function in a process of its own, which ends as the function does. */
+static void in_child(void (*function)(void)) {
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        function();
+        exit(0);
+    }
+    check_child(child);
+}
+
+/* ---- What asks for more where there is more ----------------------------------------------------
+ */
+
+enum { LONG = 8192, ENGINES = 600, CALLERS = 40 };
+
+static void set_long(const char *name, char fill, const char *end) {
+    char value[LONG + 1];
+
+    memset(value, fill, LONG);
+    value[LONG] = '\0';
+    memcpy(value + LONG - strlen(end), end, strlen(end));
+    CHECK_EQ(setenv(name, value, 1), 0);
+}
+
+/* Values that are long and good, for all that follows. */
+static void long_environment(void) {
+    set_long("AMR_QUEUE_DEPTH", ' ', "64");
+    set_long("AMR_WORKERS", '0', "2");
+}
+
+/* Such that are bad are complained of, in a line for each. */
+static void bad_environment(void) {
+    static const char *const names[] = {"AMR_WORKERS",  "AMR_QUEUE_DEPTH", "AMR_CPUS",
+                                        "AMR_PREFAULT", "AMR_HUGEPAGE",    "AMR_LOG"};
+    int shown = dup(STDERR_FILENO), written = memfd_create("stderr", MFD_CLOEXEC);
+    char text[LONG], *line = text;
+
+    CHECK(shown >= 0 && written >= 0);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        set_long(names[i], '\x81', "");
+    CHECK_EQ(dup2(written, STDERR_FILENO), STDERR_FILENO);
+    fail_from(ALLOCATION, 1, LONG_MAX);
+    own_engine();
+    first = 0;
+    CHECK_EQ(dup2(shown, STDERR_FILENO), STDERR_FILENO);
+    read_back(written, text, sizeof(text));
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strncmp(line, "amr: ", 5) != 0 || strncmp(line + 5, names[i], strlen(names[i])) != 0)
+            FAIL("complaint %s of %s", line, names[i]);
+        line = strchr(line, '\n');
+        CHECK(line++ != NULL);
+    }
+    CHECK_STR(line, "");
+}
+
+/* Exit ends them all. */
+static void many_engines(void) {
+    static struct amr_engine *engines[ENGINES]; /* known to the end, so that none is leaked */
+
+    for (int i = 0; i < ENGINES; i++)
+        engines[i] = new_engine(1, 1);
+    CHECK_EQ(stats_of(engines[ENGINES - 1]).submitted, 0);
+    fail_from(ALLOCATION, 1, LONG_MAX);
+}
+
+/*
+ * The diagnosis looks at a file, which has a longer path than the kernel takes, and a name that is
+ * not UTF-8.
+ */
+static void long_path(void) {
+    char name[201];
+    struct amr_cq *cq = new_cq(NULL, 1);
+    struct amr_wc wc;
+    char *pages;
+    int fd;
+
+    memset(name, 'd', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    for (int i = 0; i < 25; i++) {
+        CHECK_EQ(mkdir(name, 0700), 0);
+        CHECK_EQ(chdir(name), 0);
+    }
+    fd = open("\xe4", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(ftruncate(fd, (off_t)PAGE), 0);
+    pages = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(pages != MAP_FAILED);
+    CHECK_EQ(unlink("\xe4"), 0);
+    for (int i = 0; i < 25; i++) {
+        CHECK_EQ(chdir(".."), 0);
+        CHECK_EQ(rmdir(name), 0);
+    }
+    CHECK_EQ(sim_configure("pins=0,fail_nth=1:EFAULT"), 0);
+    fail_from(ALLOCATION, 1, LONG_MAX);
+    post_reg(cq, 0, device.pd, pages, PAGE);
+    wc = read_wc(cq);
+    first = 0;
+    CHECK_EQ(wc.status, EFAULT);
+    CHECK_EQ(wc.diag, AMR_DIAG_UNPINNABLE);
+    CHECK_EQ(wc.diag_arg, (uintptr_t)pages);
+    CHECK_EQ(amr_destroy_cq(cq), 0);
+}
+
+static void *call_often(void *arg) {
+    struct amr_wc wc = {.status = ENOMEM};
+    char text[512];
+
+    pthread_barrier_wait(arg);
+    for (int i = 0; i < 100; i++) {
+        CHECK(amr_explain(&wc, text, sizeof(text)) > 0);
+        CHECK(amr_create_engine(NULL) == NULL && (errno == ENOMEM || errno == EAGAIN));
+    }
+    return NULL;
+}
+
+/* Such as find a little less than enough, all at once. */
+static void many_threads(void) {
+    pthread_t threads[CALLERS];
+    pthread_barrier_t barrier;
+
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, CALLERS + 1), 0);
+    for (int i = 0; i < CALLERS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, call_often, &barrier), 0);
+    most = LONG / 2;
+    fail_from(ALLOCATION, 1, LONG_MAX);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < CALLERS; i++)
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    first = 0;
+    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+}
+
+static void first_calls(enum kind kind) {
+    for (int all = 0; all < 2; all++) {
+        long count = every_first_call(kind, all);
+
+        printf("%s: %ld calls of a first use%s\n", kinds[kind], count,
+               all ? ", all later ones too" : "");
+        CHECK(count > 0);
+    }
 }
 
 int main(void) {
     device = open_sim();
     CHECK_EQ(sim_configure("pins=0"), 0);
-    buffer = map_pages(PAGE);
+    buffer = map_pages(LARGE);
     CHECK_EQ(setenv("AMR_SIM", "pins=0", 1), 0);
     dl_iterate_phdr(find_libraries, NULL);
     CHECK(library.begin != 0 && simulation.begin != 0);
+    if (getenv(FAILS_AT_LOAD) != NULL) {
+        first_calls(FORK_HANDLER);
+        return 0;
+    }
+    long_environment();
     for (int kind = 0; kind < KINDS; kind++)
-        for (int all = 0; all < 2; all++)
-            printf("%s: %ld calls of a first use%s\n", kinds[kind],
-                   every_first_call((enum kind)kind, all), all ? ", all later ones too" : "");
+        first_calls((enum kind)kind);
+    in_child(bad_environment);
+    in_child(many_engines);
+    in_child(long_path);
+    in_child(many_threads);
     own_engine();
     reset_sim();
     for (int kind = 0; kind < KINDS; kind++)

@@ -98,9 +98,14 @@ amr_c_test(secure NOT_UNDER address thread valgrind)
 amr_c_test(thread_failure)
 amr_c_test(every_verbs_failure)
 amr_c_test(no_memory NOT_UNDER valgrind)
-# Sanitizers and valgrind have their own malloc.
-amr_c_test(every_failure TIMEOUT 180 NOT_UNDER address thread valgrind)
+# It has a malloc of its own. ThreadSanitizer would call it before it has begun, and
+# valgrind, which would replace it, has to be told to replace the one below it.
+string(JOIN " " options --soname-synonyms=somalloc=nouserintercepts --max-threads=1000
+    --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
+amr_c_test(every_failure TIMEOUT 180 NOT_UNDER thread ENVIRONMENT "VALGRIND_OPTS=${options}")
 set_target_properties(test_every_failure PROPERTIES ENABLE_EXPORTS ON)
+amr_device_test(every_failure_at_load TARGET test_every_failure NOT_UNDER thread
+    ENVIRONMENT AMR_TEST_FAILS_AT_LOAD=1 "VALGRIND_OPTS=${options}")
 amr_c_test(thread_cancel RACE)
 amr_c_test(fork_in_callback NOT_UNDER thread)
 amr_c_test(fork_child PLACES sim softroce NOT_UNDER address thread)

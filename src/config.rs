@@ -16,6 +16,8 @@ const DEFAULT_QUEUE_DEPTH: u32 = 16_384;
 /// More workers than this rarely help one process: the kernel's locks and the
 /// memory's bandwidth are shared.
 const MOST_DEFAULT_WORKERS: usize = 8;
+/// Bytes of a bad value that are shown.
+const MOST_SHOWN: usize = 64;
 
 /// What an engine is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ struct Environment {
     prefault: Option<bool>,
     huge_pages: Option<bool>,
     log: Option<Level>,
-    complaints: Vec<String>,
+    is_bad: bool,
     told: AtomicBool,
 }
 
@@ -117,77 +119,87 @@ impl Environment {
     /// Two threads may read it at once, but one tells what is wrong with it.
     fn get() -> &'static Self {
         static ENVIRONMENT: OnceBox<Environment> = OnceBox::new();
-        let environment = ENVIRONMENT.get_or_init(|| Box::new(Self::read()));
-        if !environment.complaints.is_empty() && !environment.told.swap(true, Ordering::Relaxed) {
-            for complaint in &environment.complaints {
-                log::line(format_args!("{complaint}"));
-            }
+        let environment = ENVIRONMENT.get_or_init(|| {
+            let mut is_bad = false;
+            let environment = Self::read(&mut |_| is_bad = true);
+            Box::new(Self { is_bad, ..environment })
+        });
+        if environment.is_bad && !environment.told.swap(true, Ordering::Relaxed) {
+            Self::read(&mut log::line);
         }
         environment
     }
 
-    fn read() -> Self {
-        let mut complaints = Vec::new();
+    fn read(complain: Complain<'_>) -> Self {
         Self {
-            workers: number("AMR_WORKERS", AMR_MAX_WORKERS, default_workers(), &mut complaints),
+            workers: number(c"AMR_WORKERS", AMR_MAX_WORKERS, default_workers(), complain),
             queue_depth: number(
-                "AMR_QUEUE_DEPTH",
+                c"AMR_QUEUE_DEPTH",
                 AMR_MAX_QUEUE_DEPTH,
                 DEFAULT_QUEUE_DEPTH,
-                &mut complaints,
+                complain,
             ),
             cpus: variable(
-                "AMR_CPUS",
+                c"AMR_CPUS",
                 CpuList::parse,
                 format_args!(
                     "a list of CPUs like 0-3,8; workers run where the process could when it began"
                 ),
-                &mut complaints,
+                complain,
             ),
-            prefault: switch("AMR_PREFAULT", "1", &mut complaints),
-            huge_pages: switch("AMR_HUGEPAGE", "0", &mut complaints),
+            prefault: switch(c"AMR_PREFAULT", "1", complain),
+            huge_pages: switch(c"AMR_HUGEPAGE", "0", complain),
             log: variable(
-                "AMR_LOG",
+                c"AMR_LOG",
                 Level::parse,
                 format_args!("error, warn, info or debug; nothing is logged"),
-                &mut complaints,
+                complain,
             ),
-            complaints,
+            is_bad: false,
             told: AtomicBool::new(false),
         }
     }
 }
 
-fn number(name: &str, most: u32, default: u32, complaints: &mut Vec<String>) -> Option<u32> {
+/// Who hears what is wrong.
+type Complain<'a> = &'a mut dyn FnMut(fmt::Arguments<'_>);
+
+fn number(name: &CStr, most: u32, default: u32, complain: Complain<'_>) -> Option<u32> {
     variable(
         name,
         |text| text.trim().parse().ok().filter(|value| (1..=most).contains(value)),
         format_args!("a number from 1 to {most}; using {default}"),
-        complaints,
+        complain,
     )
 }
 
-fn switch(name: &str, default: &str, complaints: &mut Vec<String>) -> Option<bool> {
+fn switch(name: &CStr, default: &str, complain: Complain<'_>) -> Option<bool> {
     let parse = |text: &str| match text.trim() {
         "0" => Some(false),
         "1" => Some(true),
         _ => None,
     };
-    variable(name, parse, format_args!("0 or 1; using {default}"), complaints)
+    variable(name, parse, format_args!("0 or 1; using {default}"), complain)
 }
 
 fn variable<T>(
-    name: &str,
+    name: &CStr,
     parse: impl Fn(&str) -> Option<T>,
     wanted: fmt::Arguments<'_>,
-    complaints: &mut Vec<String>,
+    complain: Complain<'_>,
 ) -> Option<T> {
-    let text = os::environment(name).filter(|text| !text.is_empty())?;
-    let value = text.to_str().and_then(parse);
-    if value.is_none() {
-        // Escaped and short: it is to be one line.
-        let shown: String = text.to_string_lossy().chars().take(64).collect();
-        complaints.push(format!("{name}={shown:?} is not {wanted}"));
-    }
-    value
+    os::environment(name, |text| {
+        if text.is_empty() {
+            return None;
+        }
+        let value = text.to_str().ok().and_then(parse);
+        if value.is_none() {
+            // Escaped and short: it is to be one line.
+            let shown = &text.to_bytes()[..text.count_bytes().min(MOST_SHOWN)];
+            let name = name.to_string_lossy();
+            complain(format_args!("{name}=\"{}\" is not {wanted}", shown.escape_ascii()));
+        }
+        value
+    })
+    .flatten()
 }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::explain::status_text;
 use crate::slots::OutOfMemory;
 use std::collections::TryReserveError;
 use std::fmt;
@@ -59,6 +60,7 @@ impl From<TryReserveError> for Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        io::Error::from_raw_os_error(self.0).fmt(f)
+        // The standard library's text would take memory.
+        write!(f, "{} (errno {})", status_text(self.0).to_string_lossy(), self.0)
     }
 }

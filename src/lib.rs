@@ -21,4 +21,5 @@ mod mappings;
 mod os;
 mod populate;
 mod slots;
+mod text;
 mod verbs;

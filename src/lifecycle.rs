@@ -32,8 +32,6 @@ pub struct Process {
     pub underway: OnceBox<Underway>,
     /// All engines, to be stopped at exit; `None`: the process is exiting.
     engines: Mutex<Option<Vec<Weak<Shared>>>>,
-    /// The engines that were stopped at exit. A worker may still use them.
-    stopped: OnceBox<Vec<Arc<Shared>>>,
     /// The process of a child, of its child, …
     child: OnceBox<Process>,
 }
@@ -44,7 +42,6 @@ impl Process {
             default_engine: OnceCell::new(),
             underway: OnceBox::new(),
             engines: Mutex::new(Some(Vec::new())),
-            stopped: OnceBox::new(),
             child: OnceBox::new(),
         }
     }
@@ -107,16 +104,17 @@ fn install_handlers() -> Result<()> {
 /// than that engine.
 extern "C" fn exiting() {
     let engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let engines = engines.iter().flatten().filter_map(Weak::upgrade).collect();
-    let engines = process().stopped.get_or_init(|| Box::new(engines));
-    for engine in engines {
+    // Each time anew, since there may be no memory for a list of them. A worker holds
+    // its engine itself.
+    let alive = || engines.iter().flatten().filter_map(Weak::upgrade);
+    for engine in alive() {
         engine.core.halt();
     }
     let end = os::monotonic_ns() + EXIT_PATIENCE_NS;
-    while !engines.iter().all(|engine| engine.core.is_quiet()) && os::monotonic_ns() < end {
+    while !alive().all(|engine| engine.core.is_quiet()) && os::monotonic_ns() < end {
         std::thread::sleep(Duration::from_micros(100));
     }
-    for engine in engines {
+    for engine in alive() {
         // Not joined: a worker may be in a callback that takes its time.
         drop(engine.take_threads());
     }

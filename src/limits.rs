@@ -4,8 +4,6 @@ use crate::errno::Result;
 use crate::ffi::info::amr_limits;
 use crate::os;
 use crate::verbs::{self, DeviceLimits, ibv_context};
-use std::fs::{self, File};
-use std::io::Read;
 
 /// `CAP_IPC_LOCK` (linux/capability.h).
 const CAP_IPC_LOCK: u32 = 14;
@@ -45,31 +43,24 @@ pub fn may_lock_without_limit() -> bool {
 
 /// A size out of `/proc/self/status`, which gives kilobytes.
 pub fn status_bytes(field: &str) -> u64 {
-    fs::read_to_string("/proc/self/status")
-        .ok()
-        .as_deref()
-        .and_then(|status| status.lines().find_map(|line| line.strip_prefix(field)))
-        .and_then(|value| value.trim().strip_suffix("kB"))
-        .and_then(|kilobytes| kilobytes.trim().parse::<u64>().ok())
-        .map_or(0, |kilobytes| kilobytes * 1024)
+    os::find_line("/proc/self/status", |line| {
+        let kilobytes = line.strip_prefix(field)?.trim().strip_suffix("kB")?;
+        kilobytes.trim().parse::<u64>().ok()
+    })
+    .map_or(0, |kilobytes| kilobytes * 1024)
 }
 
-/// How many mappings the process has. Asks for no memory: at the limit on
-/// mappings there may be none.
+/// How many mappings the process has.
 pub fn map_count() -> u64 {
-    let Ok(mut maps) = File::open("/proc/self/maps") else { return 0 };
-    let mut buffer = [0; 8192];
     let mut count = 0;
-    while let Ok(length @ 1..) = maps.read(&mut buffer) {
-        count += buffer[..length].iter().filter(|&&byte| byte == b'\n').count() as u64;
-    }
+    os::find_line("/proc/self/maps", |_| {
+        count += 1;
+        None::<()>
+    });
     count
 }
 
 /// How many mappings the process may have.
 pub fn max_map_count() -> u64 {
-    fs::read_to_string("/proc/sys/vm/max_map_count")
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(0)
+    os::find_line("/proc/sys/vm/max_map_count", |line| line.trim().parse().ok()).unwrap_or(0)
 }

@@ -4,7 +4,8 @@
 
 use crate::config;
 use crate::os;
-use std::fmt;
+use crate::text::Text;
+use std::fmt::{self, Write};
 
 /// How much is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +44,9 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
 /// Writes a line whatever was asked for: only for a variable of the library
 /// that is set to something wrong.
 pub fn line(message: fmt::Arguments<'_>) {
+    let mut line = Text::new();
+    // What is too long is cut.
+    let _ = write!(line, "amr: {message}");
     // One write for each line, so that lines of several threads do not mix.
-    os::write_stderr(format!("amr: {message}\n").as_bytes());
+    os::write_stderr(line.as_line());
 }

@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 use crate::os::{self, FileKind};
-use std::fs::File;
-use std::io::Read;
 
 /// What stands in the way of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +75,7 @@ impl<'a> Mapping<'a> {
 /// Shows the mappings in the order of their addresses until `each` has found
 /// something; `None`: they cannot be read.
 pub fn visit<T>(mut each: impl FnMut(&Mapping<'_>) -> Option<T>) -> Option<Option<T>> {
-    each_line("/proc/self/maps", |line| each(&Mapping::parse(line)?))
+    os::each_line("/proc/self/maps", |line| each(&Mapping::parse(line)?))
 }
 
 /// The first thing in a range that stands in the way of its registration.
@@ -116,43 +114,14 @@ pub fn part_of_huge_page(start: u64, end: u64) -> Option<u64> {
     // The other file tells the size of the page, and takes the kernel much longer.
     is_there??;
     let mut inside = false;
-    each_line("/proc/self/smaps", |line| {
+    os::find_line("/proc/self/smaps", |line| {
         if let Some(mapping) = Mapping::parse(line) {
             inside = at_an_end(&mapping) && mapping.is_huge();
         }
         let size = line.strip_prefix("KernelPageSize:").filter(|_| inside)?;
         let size = size.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024;
         (start % size != 0 || end % size != 0).then_some(size)
-    })?
-}
-
-/// Gives the lines of a file to `each` until that has found something; `None`: the
-/// file cannot be read. What a line has beyond the buffer is left out.
-fn each_line<T>(path: &str, mut each: impl FnMut(&str) -> Option<T>) -> Option<Option<T>> {
-    let mut file = File::open(path).ok()?;
-    let mut buffer = [0; 8192];
-    let mut filled = 0;
-    let mut cut = false;
-    while let Ok(length @ 1..) = file.read(&mut buffer[filled..]) {
-        filled += length;
-        let mut begin = 0;
-        while let Some(length) = buffer[begin..filled].iter().position(|&byte| byte == b'\n') {
-            let line = std::str::from_utf8(&buffer[begin..begin + length]).unwrap_or("");
-            begin += length + 1;
-            let found = if std::mem::take(&mut cut) { None } else { each(line) };
-            if found.is_some() {
-                return Some(found);
-            }
-        }
-        if begin == 0 && filled == buffer.len() {
-            // Longer than any line should be.
-            cut = true;
-            begin = filled;
-        }
-        buffer.copy_within(begin..filled, 0);
-        filled -= begin;
-    }
-    Some(None)
+    })
 }
 
 #[cfg(test)]

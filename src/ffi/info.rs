@@ -110,7 +110,7 @@ pub unsafe extern "C" fn amr_explain(wc: *const amr_wc, buf: *mut c_char, size: 
         // SAFETY: the caller gives NULL or a completion.
         let wc = unsafe { guard::reference(wc) }?;
         // SAFETY: the caller gives NULL or room for `size` bytes.
-        unsafe { guard::write_string(&explain::completion(wc), buf, size) }
+        unsafe { guard::write_string(explain::completion(wc).as_str(), buf, size) }
     })
 }
 

@@ -26,6 +26,7 @@ pub fn calibrate_stamps() {}
 #[cfg(target_arch = "x86_64")]
 mod tsc {
     use super::monotonic_ns;
+    use crate::os::find_line;
     use std::arch::x86_64::_rdtsc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
@@ -60,7 +61,7 @@ mod tsc {
     }
 
     fn is_trusted() -> bool {
-        std::fs::read_to_string(CLOCK_SOURCE).is_ok_and(|source| source.trim() == "tsc")
+        find_line(CLOCK_SOURCE, |source| (source.trim() == "tsc").then_some(())).is_some()
     }
 
     fn measure() -> Option<u64> {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most CPUs that a Linux kernel can have (CONFIG_NR_CPUS).
-const MAX_CPUS: usize = 8192;
+pub const MAX_CPUS: usize = 8192;
 const WORDS: usize = MAX_CPUS / 64;
 
 type Mask = [u64; WORDS];

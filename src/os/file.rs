@@ -1,9 +1,7 @@
 //! What is behind a mapping.
 
-use libc::c_long;
-use std::ffi::CString;
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use libc::{c_char, c_long};
+use std::mem::MaybeUninit;
 
 /// What a path of `/proc/self/maps` stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +27,9 @@ pub fn file_kind(path: &str) -> FileKind {
     if !path.starts_with('/') || MEMORY.iter().any(|memory| path.starts_with(memory)) {
         return FileKind::Memory;
     }
-    match fs::metadata(path).map(|metadata| metadata.file_type()) {
-        Ok(kind) if kind.is_char_device() || kind.is_block_device() => FileKind::Device,
-        Ok(_) if is_on(path, &[libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC, RAMFS_MAGIC]) => {
+    match file_type(path) {
+        Some(libc::S_IFCHR | libc::S_IFBLK) => FileKind::Device,
+        Some(_) if is_on(path, &[libc::TMPFS_MAGIC, libc::HUGETLBFS_MAGIC, RAMFS_MAGIC]) => {
             FileKind::Memory
         }
         _ => FileKind::File,
@@ -47,12 +45,32 @@ pub fn is_on_hugetlbfs(path: &str) -> bool {
 }
 
 fn is_on(path: &str, file_systems: &[c_long]) -> bool {
-    let Ok(path) = CString::new(path) else { return false };
-    let mut found = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    let mut found = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: a string and a struct to write to.
-    if unsafe { libc::statfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
+    if with_path(path, |path| unsafe { libc::statfs(path, found.as_mut_ptr()) }) != Some(0) {
         return false;
     }
     // SAFETY: all of it is numbers, zero before the call and filled by it.
     file_systems.contains(&(unsafe { found.assume_init() }.f_type as c_long))
+}
+
+/// The `S_IFMT` bits of a file (inode(7)).
+fn file_type(path: &str) -> Option<libc::mode_t> {
+    let mut found = MaybeUninit::<libc::stat64>::zeroed();
+    // SAFETY: a string and a struct to write to.
+    if with_path(path, |path| unsafe { libc::stat64(path, found.as_mut_ptr()) }) != Some(0) {
+        return None;
+    }
+    // SAFETY: all of it is numbers, zero before the call and filled by it.
+    Some(unsafe { found.assume_init() }.st_mode & libc::S_IFMT)
+}
+
+/// Gives a path to `call` as C has it, in no memory but the stack's: there may be
+/// none. `None`: it is longer than the kernel takes one.
+fn with_path<T>(path: &str, call: impl FnOnce(*const c_char) -> T) -> Option<T> {
+    let mut buffer = [0; libc::PATH_MAX as usize];
+    // The last zero stays.
+    let last = buffer.len() - 1;
+    buffer[..last].get_mut(..path.len())?.copy_from_slice(path.as_bytes());
+    Some(call(buffer.as_ptr().cast()))
 }

@@ -6,6 +6,7 @@ mod cpus;
 mod event;
 mod file;
 mod fork;
+mod lines;
 mod load;
 mod memory;
 mod numa;
@@ -19,6 +20,7 @@ pub use cpus::{CpuList, cpus_at_load, pin_current_thread, unbind_current_thread}
 pub use event::EventFd;
 pub use file::{FileKind, file_kind, is_on_hugetlbfs};
 pub use fork::{forks, watch_forks};
+pub use lines::{each_line, find_line};
 pub use memory::{MOST_PAGES, Populate, absent, advise_huge_pages, first_absent, populate};
 pub use numa::{adopt_policy, current_policy, learn_nodes};
 pub use process::{

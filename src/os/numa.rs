@@ -4,9 +4,11 @@
 //! range has a policy of its own. Workers fault in the memory of others, so each
 //! request carries the number of the policy of the thread that submitted it.
 
+use super::cpus::{CpuList, MAX_CPUS};
+use super::lines::find_line;
 use once_cell::race::OnceBox;
 use std::cell::Cell;
-use std::fs;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 /// As the kernel has it without a policy.
 const DEFAULT_POLICY: u8 = 0;
@@ -35,14 +37,14 @@ thread_local! {
 /// The policy of the calling thread, for [`adopt_policy`].
 pub fn current_policy() -> u8 {
     match node_of_cpu() {
-        Some(nodes) => number(thread_policy(nodes)),
+        Some(nodes) => number(&thread_policy(nodes)),
         None => DEFAULT_POLICY,
     }
 }
 
 /// Finds out which nodes there are, so that no submit has to.
 pub fn learn_nodes() {
-    node_of_cpu();
+    let _ = NODE_OF_CPU.get_or_try_init(|| read_nodes().map(Box::new).ok_or(()));
 }
 
 /// The calling thread, a worker, places memory by this policy from now on.
@@ -52,7 +54,7 @@ pub fn adopt_policy(number: u8) {
     }
     let none = Policy { mode: MPOL_DEFAULT, nodes: [0; MASK_WORDS] };
     let known = usize::from(number).checked_sub(1).and_then(|index| POLICIES.get(index)?.get());
-    let policy = known.unwrap_or(&none);
+    let policy = known.unwrap_or(none);
     // The kernel takes an empty set as a NULL one, and subtracts one of the size.
     // SAFETY: the kernel reads MASK_BITS bits of `nodes`. If it refuses, the
     // policy stays, which costs speed at most.
@@ -63,12 +65,59 @@ pub fn adopt_policy(number: u8) {
 }
 
 /// All policies seen so far; the number of one is its place and one. (No lock: a
-/// fork in the wrong moment would leave it held in the child.)
-static POLICIES: [OnceBox<Policy>; MOST_POLICIES] = [const { OnceBox::new() }; MOST_POLICIES];
+/// fork in the wrong moment would leave it held in the child. No memory: a submit
+/// could not do without.)
+static POLICIES: [Known; MOST_POLICIES] = [const { Known::new() }; MOST_POLICIES];
 
-fn number(policy: Policy) -> u8 {
-    let is_known = |known: &OnceBox<Policy>| *known.get_or_init(|| Box::new(policy)) == policy;
-    POLICIES.iter().position(is_known).map_or(DEFAULT_POLICY, |index| index as u8 + 1)
+/// A place for a policy.
+struct Known {
+    state: AtomicU8,
+    mode: AtomicI32,
+    nodes: [AtomicU64; MASK_WORDS],
+}
+
+const FREE: u8 = 0;
+/// Somebody writes it: nobody else uses it until then.
+const CLAIMED: u8 = 1;
+const SET: u8 = 2;
+
+impl Known {
+    const fn new() -> Self {
+        Self {
+            state: AtomicU8::new(FREE),
+            mode: AtomicI32::new(MPOL_DEFAULT),
+            nodes: [const { AtomicU64::new(0) }; MASK_WORDS],
+        }
+    }
+
+    fn get(&self) -> Option<Policy> {
+        let is_set = self.state.load(Ordering::Acquire) == SET;
+        is_set.then(|| Policy {
+            mode: self.mode.load(Ordering::Relaxed),
+            nodes: std::array::from_fn(|i| self.nodes[i].load(Ordering::Relaxed)),
+        })
+    }
+
+    /// Whether the place was free.
+    fn set(&self, policy: &Policy) -> bool {
+        let relaxed = Ordering::Relaxed;
+        let is_free = self.state.compare_exchange(FREE, CLAIMED, relaxed, relaxed).is_ok();
+        if is_free {
+            self.mode.store(policy.mode, relaxed);
+            for (to, &from) in self.nodes.iter().zip(&policy.nodes) {
+                to.store(from, relaxed);
+            }
+            self.state.store(SET, Ordering::Release);
+        }
+        is_free
+    }
+}
+
+/// Two threads that bring the same new policy at once may get two numbers, which
+/// does no harm.
+fn number(policy: &Policy) -> u8 {
+    let is_it = |known: &Known| known.get().as_ref() == Some(policy) || known.set(policy);
+    POLICIES.iter().position(is_it).map_or(DEFAULT_POLICY, |index| index as u8 + 1)
 }
 
 /// What the calling thread has; the node of its CPU if it has none.
@@ -99,26 +148,47 @@ fn thread_policy(node_of_cpu: &[u16]) -> Policy {
     policy
 }
 
-/// The node of each CPU; `None` where there is one node only, so that nothing is
-/// to choose. Read once.
+/// The node of each CPU; empty where there is one node only, so that nothing is to
+/// choose. Read once, or when the next engine is made if it could not be read.
+static NODE_OF_CPU: OnceBox<Vec<u16>> = OnceBox::new();
+
 fn node_of_cpu() -> Option<&'static [u16]> {
-    static NODE_OF_CPU: OnceBox<Option<Vec<u16>>> = OnceBox::new();
-    NODE_OF_CPU.get_or_init(|| Box::new(read_nodes())).as_deref()
+    NODE_OF_CPU.get().map(Vec::as_slice).filter(|nodes| !nodes.is_empty())
 }
 
 fn read_nodes() -> Option<Vec<u16>> {
+    let online = read_list("/sys/devices/system/node/online")?;
     let mut nodes = Vec::new();
-    let mut count = 0;
-    for entry in fs::read_dir("/sys/devices/system/node").ok()?.flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("node")?.parse::<u16>().ok());
-        let Some(node) = number.filter(|&node| usize::from(node) < MASK_BITS) else { continue };
-        let cpus = fs::read_to_string(entry.path().join("cpulist")).unwrap_or_default();
-        for cpu in super::CpuList::parse(cpus.trim()).iter().flat_map(super::CpuList::iter) {
-            nodes.resize(nodes.len().max(cpu + 1), 0);
-            nodes[cpu] = node;
-        }
-        count += 1;
+    if online.iter().count() < 2 {
+        return Some(nodes);
     }
-    (count > 1).then_some(nodes)
+    nodes.try_reserve_exact(MAX_CPUS).ok()?;
+    nodes.resize(MAX_CPUS, 0);
+    for node in online.iter().filter(|&node| node < MASK_BITS) {
+        // Empty for a node without CPUs.
+        let cpus = read_list(&format!("/sys/devices/system/node/node{node}/cpulist"));
+        for cpu in cpus.iter().flat_map(CpuList::iter) {
+            nodes[cpu] = node as u16;
+        }
+    }
+    Some(nodes)
+}
+
+fn read_list(path: &str) -> Option<CpuList> {
+    find_line(path, |line| CpuList::parse(line.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_have_numbers() {
+        let policy = |node| Policy { mode: MPOL_PREFERRED, nodes: [node; MASK_WORDS] };
+        let numbers: Vec<_> = (0..MOST_POLICIES as u64).map(|n| number(&policy(n))).collect();
+        assert!(numbers.iter().copied().eq(1..=MOST_POLICIES as u8));
+        assert_eq!(number(&policy(7)), 8);
+        assert!(POLICIES[7].get() == Some(policy(7)));
+        assert_eq!(number(&policy(MOST_POLICIES as u64)), DEFAULT_POLICY);
+    }
 }

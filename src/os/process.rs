@@ -1,8 +1,8 @@
 //! What belongs to the process: errno, limits, environment, exit and fork.
 
+use super::lines::find_line;
 use crate::errno::{Errno, Result};
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::CStr;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,19 +50,26 @@ pub fn memlock_limits() -> (u64, u64) {
 
 /// Effective capabilities: `CapEff` of `/proc/self/status` (proc(5)).
 pub fn capabilities() -> u64 {
-    fs::read_to_string("/proc/self/status")
-        .ok()
-        .as_deref()
-        .and_then(|status| status.lines().find_map(|line| line.strip_prefix("CapEff:")))
-        .and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
-        .unwrap_or(0)
+    let effective = |line: &str| {
+        let value = line.strip_prefix("CapEff:")?;
+        u64::from_str_radix(value.trim(), 16).ok()
+    };
+    find_line("/proc/self/status", effective).unwrap_or(0)
 }
 
-/// An environment variable; none in a set-user-ID program (`AT_SECURE`).
-pub fn environment(name: &str) -> Option<OsString> {
+/// Shows an environment variable, which may be of any length: a copy of it could
+/// fail. There is none in a set-user-ID program (`AT_SECURE`).
+pub fn environment<T>(name: &CStr, read: impl FnOnce(&CStr) -> T) -> Option<T> {
     // SAFETY: no memory is involved.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    if secure { None } else { std::env::var_os(name) }
+    // SAFETY: the name is a string.
+    let value = if secure { std::ptr::null() } else { unsafe { libc::getenv(name.as_ptr()) } };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: a string, which lives until the application changes the environment;
+    // getenv(3) forbids that while others read it.
+    Some(read(unsafe { CStr::from_ptr(value) }))
 }
 
 /// Writes to standard error, as much as it takes at once.

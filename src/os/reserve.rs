@@ -4,8 +4,9 @@
 //! the standard library has many such. Whoever asks for much asks by a way that can
 //! fail (`try_reserve`); for the rest there is a reserve in this library, from which
 //! small blocks are taken when the C library has none. What draws on it while an
-//! engine or a queue is made fails in the end, and gives all back; what draws on it
-//! for a moment, like a line of the log, goes on.
+//! engine or a queue is made fails in the end, and gives all back. A hundred threads
+//! can do so at once; no lock makes them wait for one another, since none is held
+//! where memory is asked for. Requests and lines of the log take no memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Larger than all that is allocated without a way to fail.
 pub const BLOCK: usize = 4096;
-const BLOCKS: usize = u64::BITS as usize;
+const BLOCKS: usize = 1024;
+const WORD_BITS: usize = u64::BITS as usize;
 
 /// Pages that are not touched cost nothing.
 #[repr(align(4096))]
@@ -24,7 +26,7 @@ unsafe impl Sync for Blocks {}
 
 static RESERVE: Blocks = Blocks(UnsafeCell::new([[0; BLOCK]; BLOCKS]));
 /// A bit for each block that is taken.
-static TAKEN: AtomicU64 = AtomicU64::new(0);
+static TAKEN: [AtomicU64; BLOCKS / WORD_BITS] = [const { AtomicU64::new(0) }; BLOCKS / WORD_BITS];
 /// How often a block was taken.
 static DRAWN: AtomicU64 = AtomicU64::new(0);
 
@@ -53,20 +55,25 @@ fn take(layout: Layout) -> *mut u8 {
     if layout.size() > BLOCK || layout.align() > BLOCK {
         return std::ptr::null_mut();
     }
-    let free = |taken: u64| (taken != u64::MAX).then(|| taken | 1 << taken.trailing_ones());
-    match TAKEN.fetch_update(Ordering::AcqRel, Ordering::Relaxed, free) {
-        Ok(before) => {
-            DRAWN.fetch_add(1, Ordering::Relaxed);
-            first_block().wrapping_add(before.trailing_ones() as usize * BLOCK)
-        }
-        Err(_) => std::ptr::null_mut(),
-    }
+    let Some(block) = (0..TAKEN.len()).find_map(take_of_word) else {
+        return std::ptr::null_mut();
+    };
+    DRAWN.fetch_add(1, Ordering::Relaxed);
+    first_block().wrapping_add(block * BLOCK)
+}
+
+/// The number of a block whose bit is in that word, if one is free.
+fn take_of_word(word: usize) -> Option<usize> {
+    let with_one_more =
+        |taken: u64| (taken != u64::MAX).then(|| taken | 1 << taken.trailing_ones());
+    let before = TAKEN[word].fetch_update(Ordering::AcqRel, Ordering::Relaxed, with_one_more);
+    before.ok().map(|before| word * WORD_BITS + before.trailing_ones() as usize)
 }
 
 /// The number of the block that begins there, if it is one.
-fn block_of(pointer: *mut u8) -> Option<u32> {
+fn block_of(pointer: *mut u8) -> Option<usize> {
     let distance = pointer.addr().wrapping_sub(first_block().addr());
-    (distance < BLOCK * BLOCKS).then_some((distance / BLOCK) as u32)
+    (distance < BLOCK * BLOCKS).then_some(distance / BLOCK)
 }
 
 /// The allocator of the library's Rust code.
@@ -104,7 +111,7 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         match block_of(pointer) {
             Some(block) => {
-                TAKEN.fetch_and(!(1 << block), Ordering::AcqRel);
+                TAKEN[block / WORD_BITS].fetch_and(!(1 << (block % WORD_BITS)), Ordering::AcqRel);
             }
             // SAFETY: the caller's promise; it came from the system.
             None => unsafe { System.dealloc(pointer, layout) },
@@ -149,14 +156,14 @@ mod tests {
         assert_eq!(blocks.len(), BLOCKS);
         assert!(before.ran_out());
         for (number, block) in blocks.iter().enumerate() {
-            assert_eq!(block_of(*block), Some(number as u32));
+            assert_eq!(block_of(*block), Some(number));
             assert_eq!(block.addr() % 128, 0);
         }
         for block in blocks {
             // SAFETY: it was taken with this layout.
             unsafe { Allocator.dealloc(block, layout) };
         }
-        assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
+        assert!(TAKEN.iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert!(take(Layout::from_size_align(BLOCK + 1, 8).unwrap()).is_null());
     }
 
