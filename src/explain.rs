@@ -6,6 +6,8 @@ use crate::ffi::cq::{
     AMR_DIAG_PROTECTION, AMR_DIAG_RANGE, AMR_DIAG_UNPINNABLE, AMR_DIAG_UNSUPPORTED, amr_wc,
 };
 use crate::ffi::post::AMR_OP_DEREG_MR;
+use crate::mappings::{self, Mapping};
+use crate::os::FileKind;
 use crate::{limits, os};
 use std::ffi::CStr;
 
@@ -13,7 +15,10 @@ use std::ffi::CStr;
 pub fn status_text(status: i32) -> &'static CStr {
     match status {
         0 => c"success",
-        libc::EPERM => c"not permitted (locked memory, or a handle made before fork)",
+        libc::EPERM => {
+            c"not permitted (no memory may be locked; or the handle was made before fork() and belongs \
+              to the parent: make a new one in the child)"
+        }
         libc::ENOENT => c"no such request",
         libc::EINTR => c"interrupted by a signal",
         libc::EIO => c"failed without a reason from the device",
@@ -74,8 +79,9 @@ fn cause(wc: &amr_wc) -> Option<String> {
             wc.diag_arg
         )),
         (AMR_DIAG_RANGE, _) => Some(format!(
-            "the {} bytes are mapped, and yet the kernel cannot pin them all. Check how they are mapped; \
-             memory of a GPU needs a dma-buf registration.",
+            "the {} bytes are mapped, and yet the kernel cannot pin them all. Check how they are mapped, \
+             and that a mapped file is as long as its mapping; memory of a GPU needs a dma-buf \
+             registration.",
             wc.diag_arg
         )),
         (AMR_DIAG_HOLE, _) => Some(format!(
@@ -83,25 +89,17 @@ fn cause(wc: &amr_wc) -> Option<String> {
              completion, and check its length; memory of a GPU needs a dma-buf registration.",
             wc.diag_arg
         )),
-        (AMR_DIAG_PROTECTION, _) => Some(format!(
-            "the page at {:#x} is not mapped for reading, or not for writing and the access includes \
-             that. Change it with mprotect, or leave out access bits for writing.",
-            wc.diag_arg
-        )),
-        (AMR_DIAG_UNPINNABLE, _) => Some(format!(
-            "at {:#x} there is memory of a device, or of a file that the kernel lets no device write \
-             to. Use anonymous memory, tmpfs or hugetlbfs; memory of a GPU needs a dma-buf \
-             registration.",
-            wc.diag_arg
-        )),
+        (AMR_DIAG_PROTECTION, _) => Some(protection(wc.diag_arg)),
+        (AMR_DIAG_UNPINNABLE, _) => Some(unpinnable(wc.diag_arg)),
         (AMR_DIAG_HUGEPAGE, _) => Some(format!(
             "the range has a part of a huge page of {} bytes, which the fork support of libibverbs \
              cannot split. Register whole huge pages, or set RDMAV_HUGEPAGES_SAFE=1.",
             wc.diag_arg
         )),
         (AMR_DIAG_PERMISSION, status) => Some(format!(
-            "there is no permission (errno {status}). Check who may open the device in \
-             /dev/infiniband, and the capabilities of the process."
+            "there is no permission (errno {status}), and that is not for the limit on locked memory. \
+             Check what a seccomp filter or a security module forbids, whether the process has \
+             changed its user since it opened the device in /dev/infiniband, and its capabilities."
         )),
         (AMR_DIAG_DEVICE_GONE, status) => Some(format!(
             "the device does not answer any more (errno {status}): it was removed or reset. Close it \
@@ -122,32 +120,104 @@ fn cause(wc: &amr_wc) -> Option<String> {
         ),
         (_, libc::ECANCELED) => Some("it was cancelled while it waited.".to_owned()),
         (_, libc::EAGAIN) => Some(
-            "the device stayed out of resources for all attempts. Deregister regions or try later."
+            "the device stayed out of resources for all attempts, or a control group allows no more \
+             (rdma.max). Deregister regions or try later."
                 .to_owned(),
         ),
         _ => None,
     }
 }
 
+fn protection(address: u64) -> String {
+    let found = with_mapping(address, |mapping| {
+        if !mapping.allows(false) {
+            Some("is not mapped for reading")
+        } else if !mapping.allows(true) {
+            Some("is mapped for reading only, and the access includes writing")
+        } else {
+            None
+        }
+    });
+    let how = found
+        .flatten()
+        .unwrap_or("was not mapped for reading, or not for writing and the access includes that");
+    format!(
+        "the page at {address:#x} {how}. Change it with mprotect, or leave out access bits for writing."
+    )
+}
+
+fn unpinnable(address: u64) -> String {
+    let found = with_mapping(address, |mapping| {
+        // A path can be longer than the rest.
+        let path: String = mapping.path.chars().take(200).collect();
+        match mapping.kind() {
+            FileKind::Device => format!("memory of a device ({path})"),
+            FileKind::File => format!(
+                "a file ({path}) whose pages the kernel does not pin, for the sake of its file system"
+            ),
+            FileKind::Memory => {
+                format!("memory without pages of its own ({path}, VM_PFNMAP or VM_IO)")
+            }
+        }
+    });
+    let what = found.unwrap_or_else(|| {
+        "memory of a device, or of a file that the kernel lets no device write to".to_owned()
+    });
+    format!(
+        "at {address:#x} there is {what}. Use anonymous memory, tmpfs or hugetlbfs; memory of a GPU \
+         needs a dma-buf registration."
+    )
+}
+
+/// Asks what is mapped there now, which may no longer be what it was.
+fn with_mapping<T>(address: u64, mut ask: impl FnMut(&Mapping<'_>) -> T) -> Option<T> {
+    mappings::visit(|mapping| {
+        (mapping.start <= address && address < mapping.end).then(|| ask(mapping))
+    })?
+}
+
 fn memlock(wanted: u64) -> String {
-    format!("{wanted} bytes more would exceed the limit on locked memory {}", memlock_remedy())
+    let (soft, hard) = os::memlock_limits();
+    let pinned = limits::status_bytes("VmPin:");
+    let remedy = if pinned > 0 && wanted <= soft {
+        "With less pinned it would fit: deregister regions, or raise the limit"
+    } else {
+        "Raise it"
+    };
+    let how = if pinned.saturating_add(wanted) <= hard {
+        "The process can do so itself, up to the hard limit"
+    } else {
+        "The hard limit has to be raised, too"
+    };
+    format!(
+        "{wanted} bytes more would exceed the soft limit on locked memory {}. {remedy} {RAISE}. {how}.",
+        memlock_now()
+    )
 }
 
 /// For a status that came without a diagnosis, as a callback gets it.
 fn probably_memlock() -> String {
-    format!("the cause may be the limit on locked memory {}", memlock_remedy())
+    format!("the cause may be the limit on locked memory {}. Raise it {RAISE}.", memlock_now())
 }
 
 fn is_bound_by_memlock() -> bool {
     os::memlock_limits().0 != u64::MAX && !limits::may_lock_without_limit()
 }
 
-fn memlock_remedy() -> String {
+const RAISE: &str = "with ulimit -l or in limits.conf; in a container with --ulimit memlock=-1 or \
+                     --cap-add=IPC_LOCK; in a systemd unit with LimitMEMLOCK=infinity";
+
+fn memlock_now() -> String {
     let (soft, hard) = os::memlock_limits();
+    let capability = if limits::may_lock_without_limit() {
+        "CAP_IPC_LOCK is there now"
+    } else if limits::has_ipc_lock() {
+        "CAP_IPC_LOCK is of no effect in this user namespace"
+    } else {
+        "no CAP_IPC_LOCK"
+    };
     format!(
-        "(RLIMIT_MEMLOCK: soft {}, hard {}; pinned now: {} bytes). Raise it with ulimit -l or in \
-         limits.conf; in a container with --ulimit memlock=-1 or --cap-add=IPC_LOCK; in a systemd \
-         unit with LimitMEMLOCK=infinity.",
+        "(RLIMIT_MEMLOCK: soft {}, hard {}; pinned now: {} bytes; {capability})",
         bytes(soft),
         bytes(hard),
         limits::status_bytes("VmPin:")

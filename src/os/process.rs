@@ -4,6 +4,7 @@ use crate::errno::{Errno, Result};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The calling thread's errno.
@@ -56,6 +57,15 @@ pub fn capabilities() -> u64 {
         .and_then(|status| status.lines().find_map(|line| line.strip_prefix("CapEff:")))
         .and_then(|value| u64::from_str_radix(value.trim(), 16).ok())
         .unwrap_or(0)
+}
+
+/// Whether the process is in the initial user namespace. The kernel's capable() asks
+/// there only.
+pub fn is_in_initial_user_namespace() -> bool {
+    /// `PROC_USER_INIT_INO` (linux/proc_ns.h).
+    const INITIAL: u64 = 0xefff_fffd;
+    // A kernel without namespaces has no such file.
+    fs::metadata("/proc/self/ns/user").map_or(true, |namespace| namespace.ino() == INITIAL)
 }
 
 /// An environment variable; none in a set-user-ID program (`AT_SECURE`).
