@@ -124,6 +124,7 @@ amr_c_test(process_exit TIMEOUT 180 NOT_UNDER valgrind)
 # The C++ layer.
 amr_c_test(cpp_error)
 amr_c_test(cpp_context)
+amr_c_test(cpp_device_file PLACES softroce)
 amr_c_test(cpp_region)
 amr_c_test(cpp_manager)
 amr_c_test(cpp_queue)
