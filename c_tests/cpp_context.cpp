@@ -79,11 +79,14 @@ void check_opening() {
 void check_unknown_name() {
     const amr::error one =
         test::thrown(std::errc::no_such_device, [] { amr::RDMAContext context("mlx5_0"); });
-    CHECK_STR(one.what(), "there is no RDMA device named mlx5_0; there is sim0");
+    CHECK_STR(one.what(), "there is no RDMA device named \"mlx5_0\"; there is sim0");
+    const amr::error empty =
+        test::thrown(std::errc::no_such_device, [] { amr::RDMAContext context(""); });
+    CHECK_STR(empty.what(), "there is no RDMA device named \"\"; there is sim0");
     CHECK_EQ(sim_configure("devices=3"), 0);
     const amr::error many =
         test::thrown(std::errc::no_such_device, [] { amr::RDMAContext context("mlx5_0"); });
-    CHECK_STR(many.what(), "there is no RDMA device named mlx5_0; there are sim0, sim1, sim2");
+    CHECK_STR(many.what(), "there is no RDMA device named \"mlx5_0\"; there are sim0, sim1, sim2");
     reset_sim();
 }
 
@@ -101,8 +104,14 @@ void check_failures() {
     check_failure(Step::list, ENOSYS, std::errc::function_not_supported,
                   "the RDMA devices cannot be listed: ");
     check_failure(Step::open, EACCES, std::errc::permission_denied,
-                  "the RDMA device sim0 cannot be opened: no permission");
-    check_failure(Step::open, EACCES, std::errc::permission_denied, "/dev/infiniband/uverbs*");
+                  "the RDMA device sim0 cannot be opened: user ");
+    check_failure(Step::open, EACCES, std::errc::permission_denied,
+                  "may not read and write /dev/infiniband/uverbs0");
+    check_failure(Step::open, EPERM, std::errc::operation_not_permitted,
+                  "--device=/dev/infiniband/uverbs0");
+    // libibverbs looked elsewhere, too, and found nothing there.
+    check_failure(Step::open, ENOENT, std::errc::no_such_device,
+                  "there is no /dev/infiniband/uverbs0");
     check_failure(Step::open, ENOMEM, std::errc::not_enough_memory, "out of memory");
     check_failure(Step::open, 0, std::errc::io_error, "cannot be opened");
     check_failure(Step::pd, ENOMEM, std::errc::not_enough_memory,

@@ -61,6 +61,49 @@ void check_access() {
     CHECK_EQ(static_cast<unsigned>(access::relaxed_ordering), IBV_ACCESS_RELAXED_ORDERING);
 }
 
+void check_text(const amr::error &error, const char *text) {
+    if (std::strstr(error.what(), text) == nullptr)
+        FAIL("\"%s\" does not say \"%s\"", error.what(), text);
+}
+
+// What is out of its range is named, with the range.
+void check_ranges() {
+    amr::RDMAContext context;
+
+    check_text(test::thrown(std::errc::invalid_argument, [] { amr::Engine(65); }),
+               "workers is 65, and can be 0 to 64");
+    check_text(test::thrown(std::errc::invalid_argument,
+                            [&] { amr::AsyncMRManager manager(context, 1, (1u << 20) + 1); }),
+               "queue_depth is 1048577, and can be 0 to 1048576");
+    check_text(test::thrown(std::errc::invalid_argument, [] { amr::Engine(1, 1, "0-x"); }),
+               "cpus is \"0-x\"");
+    check_text(test::thrown(std::errc::invalid_argument,
+                            [&] { amr::CompletionQueue queue(context, 1u << 30); }),
+               "capacity is 1073741824, and can be 1 to 1048576");
+    check_text(
+        test::thrown(std::errc::invalid_argument, [&] { amr::CompletionQueue queue(context, 0); }),
+        "capacity is 0, and can be 1 to 1048576");
+}
+
+// A child is told whose the handles are.
+void check_fork() {
+    amr::RDMAContext context;
+    amr::AsyncMRManager manager(context, 1);
+    static char memory[4096];
+    const pid_t child = fork();
+
+    CHECK(child >= 0);
+    if (child == 0) {
+        const amr::error error = test::thrown(std::errc::operation_not_permitted, [&] {
+            auto future = manager.register_memory(memory, test::rights);
+        });
+        check_text(error, "before fork() belongs to the parent process; make a new one");
+        check_text(amr::error(EPERM, amr_status_str(EPERM)), "fork() and belongs to the parent");
+        exit_child(0);
+    }
+    check_child(child);
+}
+
 // They reach the device as they are, also those that have no name.
 void check_bits_arrive() {
     amr::RDMAContext context;
@@ -87,5 +130,7 @@ int main() {
     check_access();
     check_diagnosis();
     check_bits_arrive();
+    check_ranges();
+    check_fork();
     return 0;
 }

@@ -37,6 +37,16 @@ static void keys_used_up(void) {
     CHECK_EQ(ibv_dereg_mr(mr), 0);
 }
 
+static void unsupported(unsigned access) {
+    struct amr_wc wc;
+
+    CHECK_EQ(sim_configure("fail_nth=1:EINVAL"), 0);
+    wc = failed_reg(access);
+    CHECK_EQ(wc.diag, AMR_DIAG_UNSUPPORTED);
+    CHECK_EQ(wc.diag_arg, access);
+    reset_sim();
+}
+
 int main(void) {
     struct ibv_device_attr attr;
     struct amr_wc wc;
@@ -65,6 +75,10 @@ int main(void) {
     CHECK_EQ(wc.status, EOPNOTSUPP);
     CHECK_EQ(wc.diag, AMR_DIAG_UNSUPPORTED);
     CHECK_EQ(wc.diag_arg, ACCESS | IBV_ACCESS_ON_DEMAND);
+
+    /* So do drivers say that do not know such access. */
+    unsupported(ACCESS | IBV_ACCESS_ON_DEMAND);
+    unsupported(ACCESS | IBV_ACCESS_MW_BIND);
 
     CHECK_EQ(amr_destroy_cq(cq), 0);
     close_device(device);

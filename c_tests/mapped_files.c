@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What the diagnosis makes of mapped files when the kernel has refused to pin them: a file of a
- * disk that would be written to is the reason, memory that only looks like a file is not, and
- * neither is a part of a huge page unless the error is that of fork support.
+ * disk that would be written to is the reason, and any file on persistent memory; memory that only
+ * looks like a file is not, and neither is a part of a huge page unless the error is that of fork
+ * support.
  */
 #include "device.h"
 #include "process.h"
 
 #include <fcntl.h>
 #include <linux/mman.h>
+#include <linux/stat.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 enum { TMPFS = 0x01021994 };
 
 static struct device device;
 static struct amr_cq *cq;
+
+static int on_persistent_memory;
+
+/* Takes the place of libc's. */
+int statx(int folder, const char *path, int flags, unsigned mask, struct statx *found) {
+    int status = (int)syscall(SYS_statx, folder, path, flags, mask, found);
+
+    if (on_persistent_memory)
+        found->stx_attributes |= STATX_ATTR_DAX;
+    return status;
+}
 
 static char *map_file(int fd, size_t size, int flags, int protection) {
     char *pages = map_pages(size);
@@ -25,7 +39,7 @@ static char *map_file(int fd, size_t size, int flags, int protection) {
 }
 
 static void expect(char *pages, unsigned access, const char *error, uint32_t diag, uint64_t arg) {
-    char rule[64];
+    char rule[64], text[1024];
     struct amr_wc wc;
 
     snprintf(rule, sizeof(rule), "pins=0,fail_nth=1:%s", error);
@@ -34,6 +48,10 @@ static void expect(char *pages, unsigned access, const char *error, uint32_t dia
     wc = read_wc(cq);
     CHECK_EQ(wc.diag, diag);
     CHECK_EQ(wc.diag_arg, arg);
+    if (diag == AMR_DIAG_UNPINNABLE) {
+        CHECK(amr_explain(&wc, text, sizeof(text)) > 0);
+        CHECK(strstr(text, "there is a file (/") != NULL && strstr(text, "file system") != NULL);
+    }
     reset_sim();
 }
 
@@ -53,6 +71,13 @@ static int make_file(void) {
     return -1;
 }
 
+static uint64_t max_mr(void) {
+    struct amr_limits limits = {.size = sizeof(limits)};
+
+    CHECK_EQ(amr_query_limits(device.context, &limits), 0);
+    return limits.max_mr;
+}
+
 static void files(void) {
     const int both = PROT_READ | PROT_WRITE;
     char name[64], path[256];
@@ -67,10 +92,16 @@ static void files(void) {
     pages = map_file(fd, 2 * PAGE, MAP_SHARED, both);
     expect(pages, ACCESS, "EFAULT", AMR_DIAG_UNPINNABLE, (uintptr_t)pages);
     expect(pages, IBV_ACCESS_REMOTE_READ, "EFAULT", AMR_DIAG_RANGE, 2 * PAGE);
+    /* Of such a file the kernel would not have said ENOMEM. */
+    expect(pages, ACCESS, "ENOMEM", AMR_DIAG_MAX_MR, max_mr());
     pages = map_file(fd, 2 * PAGE, MAP_SHARED, PROT_READ);
     expect(pages, ACCESS, "EFAULT", AMR_DIAG_PROTECTION, (uintptr_t)pages);
     pages = map_file(fd, 2 * PAGE, MAP_PRIVATE, both);
     expect(pages, ACCESS, "EFAULT", AMR_DIAG_RANGE, 2 * PAGE);
+    expect(pages, ACCESS, "EOPNOTSUPP", AMR_DIAG_UNSUPPORTED, ACCESS);
+    on_persistent_memory = 1;
+    expect(pages, ACCESS, "EOPNOTSUPP", AMR_DIAG_UNPINNABLE, (uintptr_t)pages);
+    on_persistent_memory = 0;
     /* Beside ordinary memory it is found where it begins. */
     pages = map_pages(2 * PAGE);
     CHECK(mmap(pages + PAGE, PAGE, both, MAP_SHARED | MAP_FIXED, fd, 0) == pages + PAGE);

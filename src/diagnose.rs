@@ -27,13 +27,22 @@ fn cause(request: &Request, Errno(errno): Errno) -> Option<Cause> {
             Some((AMR_DIAG_MEMLOCK, request.length))
         }
         libc::EPERM | libc::EACCES => Some((AMR_DIAG_PERMISSION, 0)),
-        libc::ENOMEM => too_many_mappings()
-            // libibverbs' fork support says so of a hole (madvise(2)).
-            .or_else(|| obstacle(request))
-            .or_else(|| device_limit(request, true)),
-        libc::EFAULT => obstacle(request).or(Some((AMR_DIAG_RANGE, request.length))),
-        libc::EINVAL => device_limit(request, false).or_else(|| part_of_huge_page(request)),
-        libc::EOPNOTSUPP => Some((AMR_DIAG_UNSUPPORTED, u64::from(request.access))),
+        libc::ENOMEM => {
+            too_many_mappings().or_else(|| hole(request)).or_else(|| device_limit(request, true))
+        }
+        // The kernel's word for ENOMEM in madvise(2), which is libibverbs' fork support. After
+        // it another attempt would succeed (rdma-core 44), without the support.
+        libc::EAGAIN => too_many_mappings(),
+        libc::EFAULT => obstacle(request)
+            .or_else(|| without_pages(request))
+            .or(Some((AMR_DIAG_RANGE, request.length))),
+        libc::EINVAL => device_limit(request, false)
+            .or_else(|| on_demand(request))
+            .or_else(|| part_of_huge_page(request))
+            // Of a device's memory, libibverbs' fork support overwrites errno.
+            .or_else(|| without_pages(request))
+            .or_else(|| is_uncommon(request).then(|| unsupported(request))),
+        libc::EOPNOTSUPP => direct_access_file(request).or_else(|| Some(unsupported(request))),
         libc::EIO | libc::ENODEV | libc::ENXIO => {
             device_limits(request).is_none().then_some((AMR_DIAG_DEVICE_GONE, 0))
         }
@@ -78,6 +87,38 @@ fn obstacle(request: &Request) -> Option<Cause> {
         Obstacle::Protection(address) => (AMR_DIAG_PROTECTION, address),
         Obstacle::Unpinnable(address) => (AMR_DIAG_UNPINNABLE, address),
     })
+}
+
+/// Of which libibverbs' fork support says `ENOMEM` (madvise(2)), as of no other obstacle.
+fn hole(request: &Request) -> Option<Cause> {
+    obstacle(request).filter(|&(diag, _)| diag == AMR_DIAG_HOLE)
+}
+
+fn without_pages(request: &Request) -> Option<Cause> {
+    mappings::without_pages(request.address, end(request))
+        .map(|address| (AMR_DIAG_UNPINNABLE, address))
+}
+
+/// A file on persistent memory (DAX), of which the kernel says `EOPNOTSUPP`
+/// (check_vma_flags() in mm/gup.c).
+fn direct_access_file(request: &Request) -> Option<Cause> {
+    mappings::direct_access_file(request.address, end(request))
+        .map(|address| (AMR_DIAG_UNPINNABLE, address))
+}
+
+/// Drivers without on-demand paging say `EINVAL` or `EOPNOTSUPP`. Such a region is not
+/// subject to fork support.
+fn on_demand(request: &Request) -> Option<Cause> {
+    (request.access & access::ON_DEMAND != 0).then(|| unsupported(request))
+}
+
+fn unsupported(request: &Request) -> Cause {
+    (AMR_DIAG_UNSUPPORTED, u64::from(request.access))
+}
+
+/// Whether the access asks for what many devices do not have.
+fn is_uncommon(request: &Request) -> bool {
+    request.access & !access::COMMON != 0
 }
 
 fn part_of_huge_page(request: &Request) -> Option<Cause> {

@@ -6,6 +6,8 @@ use crate::ffi::cq::{
     AMR_DIAG_PROTECTION, AMR_DIAG_RANGE, AMR_DIAG_UNPINNABLE, AMR_DIAG_UNSUPPORTED, amr_wc,
 };
 use crate::ffi::post::AMR_OP_DEREG_MR;
+use crate::mappings::{self, Mapping};
+use crate::os::FileKind;
 use crate::text::Text;
 use crate::{limits, os};
 use std::ffi::CStr;
@@ -15,7 +17,10 @@ use std::fmt::{self, Write};
 pub fn status_text(status: i32) -> &'static CStr {
     match status {
         0 => c"success",
-        libc::EPERM => c"not permitted (locked memory, or a handle made before fork)",
+        libc::EPERM => {
+            c"not permitted (no memory may be locked; or the handle was made before fork() and belongs \
+              to the parent: make a new one in the child)"
+        }
         libc::ENOENT => c"no such request",
         libc::EINTR => c"interrupted by a signal",
         libc::EIO => c"failed without a reason from the device",
@@ -61,10 +66,7 @@ fn describe(wc: &amr_wc, text: &mut Text) -> fmt::Result {
 /// What is known of it, and what can be done.
 fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
     match (wc.diag, wc.status) {
-        (AMR_DIAG_MEMLOCK, _) => {
-            write!(text, "{} bytes more would exceed the limit on locked memory ", wc.diag_arg)?;
-            memlock_remedy(text)
-        }
+        (AMR_DIAG_MEMLOCK, _) => memlock(wc.diag_arg, text),
         (AMR_DIAG_MAX_MR, _) => write!(
             text,
             "the device or the kernel is out of resources for another region; probably the device has \
@@ -86,8 +88,9 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
         ),
         (AMR_DIAG_RANGE, _) => write!(
             text,
-            "the {} bytes are mapped, and yet the kernel cannot pin them all. Check how they are mapped; \
-             memory of a GPU needs a dma-buf registration.",
+            "the {} bytes are mapped, and yet the kernel cannot pin them all. Check how they are mapped, \
+             and that a mapped file is as long as its mapping; memory of a GPU needs a dma-buf \
+             registration.",
             wc.diag_arg
         ),
         (AMR_DIAG_HOLE, _) => write!(
@@ -96,19 +99,8 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
              completion, and check its length; memory of a GPU needs a dma-buf registration.",
             wc.diag_arg
         ),
-        (AMR_DIAG_PROTECTION, _) => write!(
-            text,
-            "the page at {:#x} is not mapped for reading, or not for writing and the access includes \
-             that. Change it with mprotect, or leave out access bits for writing.",
-            wc.diag_arg
-        ),
-        (AMR_DIAG_UNPINNABLE, _) => write!(
-            text,
-            "at {:#x} there is memory of a device, or of a file that the kernel lets no device write \
-             to. Use anonymous memory, tmpfs or hugetlbfs; memory of a GPU needs a dma-buf \
-             registration.",
-            wc.diag_arg
-        ),
+        (AMR_DIAG_PROTECTION, _) => protection(wc.diag_arg, text),
+        (AMR_DIAG_UNPINNABLE, _) => unpinnable(wc.diag_arg, text),
         (AMR_DIAG_HUGEPAGE, _) => write!(
             text,
             "the range has a part of a huge page of {} bytes, which the fork support of libibverbs \
@@ -117,8 +109,9 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
         ),
         (AMR_DIAG_PERMISSION, status) => write!(
             text,
-            "there is no permission (errno {status}). Check who may open the device in \
-             /dev/infiniband, and the capabilities of the process."
+            "there is no permission (errno {status}), and that is not for the limit on locked memory. \
+             Check what a seccomp filter or a security module forbids, whether the process has \
+             changed its user since it opened the device in /dev/infiniband, and its capabilities."
         ),
         (AMR_DIAG_DEVICE_GONE, status) => write!(
             text,
@@ -132,9 +125,7 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
             wc.diag_arg
         ),
         (AMR_DIAG_NONE, libc::ENOMEM | libc::EPERM) if is_bound_by_memlock() => {
-            // It came without a diagnosis, as a callback gets it.
-            write!(text, "the cause may be the limit on locked memory ")?;
-            memlock_remedy(text)
+            probably_memlock(text)
         }
         (_, libc::EBUSY) if wc.opcode == AMR_OP_DEREG_MR => write!(
             text,
@@ -144,7 +135,8 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
         (_, libc::ECANCELED) => write!(text, "it was cancelled while it waited."),
         (_, libc::EAGAIN) => write!(
             text,
-            "the device stayed out of resources for all attempts. Deregister regions or try later."
+            "the device stayed out of resources for all attempts, or a control group allows no more \
+             (rdma.max). Deregister regions or try later."
         ),
         (_, status) => {
             write!(text, "{} (errno {status}).", status_text(status).to_string_lossy())
@@ -152,17 +144,101 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
     }
 }
 
+fn protection(address: u64, text: &mut Text) -> fmt::Result {
+    let found = with_mapping(address, |mapping| {
+        if !mapping.allows(false) {
+            Some("is not mapped for reading")
+        } else if !mapping.allows(true) {
+            Some("is mapped for reading only, and the access includes writing")
+        } else {
+            None
+        }
+    });
+    let how = found
+        .flatten()
+        .unwrap_or("was not mapped for reading, or not for writing and the access includes that");
+    write!(
+        text,
+        "the page at {address:#x} {how}. Change it with mprotect, or leave out access bits for writing."
+    )
+}
+
+fn unpinnable(address: u64, text: &mut Text) -> fmt::Result {
+    write!(text, "at {address:#x} there is ")?;
+    let found = with_mapping(address, |mapping| {
+        let path = mapping.path;
+        // A path can be longer than the rest.
+        match mapping.kind() {
+            FileKind::Device => write!(text, "memory of a device ({path:.100})"),
+            FileKind::File => write!(
+                text,
+                "a file ({path:.100}) whose pages the kernel does not pin, for the sake of its file \
+                 system"
+            ),
+            FileKind::Memory => {
+                write!(text, "memory without pages of its own ({path:.100}, VM_PFNMAP or VM_IO)")
+            }
+        }
+    });
+    found.unwrap_or_else(|| {
+        text.write_str("memory of a device, or of a file that the kernel lets no device write to")
+    })?;
+    text.write_str(
+        ". Use anonymous memory, tmpfs or hugetlbfs; memory of a GPU needs a dma-buf registration.",
+    )
+}
+
+/// Asks what is mapped there now, which may no longer be what it was.
+fn with_mapping<T>(address: u64, mut ask: impl FnMut(&Mapping<'_>) -> T) -> Option<T> {
+    mappings::visit(|mapping| {
+        (mapping.start <= address && address < mapping.end).then(|| ask(mapping))
+    })?
+}
+
+fn memlock(wanted: u64, text: &mut Text) -> fmt::Result {
+    let (soft, hard) = os::memlock_limits();
+    let pinned = limits::status_bytes("VmPin:");
+    let remedy = if pinned > 0 && wanted <= soft {
+        "With less pinned it would fit: deregister regions, or raise the limit"
+    } else {
+        "Raise it"
+    };
+    let how = if pinned.saturating_add(wanted) <= hard {
+        "The process can do so itself, up to the hard limit"
+    } else {
+        "The hard limit has to be raised, too"
+    };
+    write!(text, "{wanted} bytes more would exceed the soft limit on locked memory ")?;
+    memlock_now(text)?;
+    write!(text, ". {remedy} {RAISE}. {how}.")
+}
+
+/// For a status that came without a diagnosis, as a callback gets it.
+fn probably_memlock(text: &mut Text) -> fmt::Result {
+    text.write_str("the cause may be the limit on locked memory ")?;
+    memlock_now(text)?;
+    write!(text, ". Raise it {RAISE}.")
+}
+
 fn is_bound_by_memlock() -> bool {
     os::memlock_limits().0 != u64::MAX && !limits::may_lock_without_limit()
 }
 
-fn memlock_remedy(text: &mut Text) -> fmt::Result {
+const RAISE: &str = "with ulimit -l or in limits.conf; in a container with --ulimit memlock=-1 or \
+                     --cap-add=IPC_LOCK; in a systemd unit with LimitMEMLOCK=infinity";
+
+fn memlock_now(text: &mut Text) -> fmt::Result {
     let (soft, hard) = os::memlock_limits();
+    let capability = if limits::may_lock_without_limit() {
+        "CAP_IPC_LOCK is there now"
+    } else if limits::has_ipc_lock() {
+        "CAP_IPC_LOCK is of no effect in this user namespace"
+    } else {
+        "no CAP_IPC_LOCK"
+    };
     write!(
         text,
-        "(RLIMIT_MEMLOCK: soft {}, hard {}; pinned now: {} bytes). Raise it with ulimit -l or in \
-         limits.conf; in a container with --ulimit memlock=-1 or --cap-add=IPC_LOCK; in a systemd \
-         unit with LimitMEMLOCK=infinity.",
+        "(RLIMIT_MEMLOCK: soft {}, hard {}; pinned now: {} bytes; {capability})",
         Limit(soft),
         Limit(hard),
         limits::status_bytes("VmPin:")

@@ -35,9 +35,14 @@ pub unsafe fn query(context: *mut ibv_context) -> Result<amr_limits> {
     })
 }
 
-/// Whether the process has `CAP_IPC_LOCK`. (In a user namespace it may have it
-/// and yet be bound: the kernel asks for it in the first namespace.)
+/// Whether `RLIMIT_MEMLOCK` does not bind the process.
 pub fn may_lock_without_limit() -> bool {
+    has_ipc_lock() && os::is_in_initial_user_namespace()
+}
+
+/// Whether the process has `CAP_IPC_LOCK`, which is of no effect in a user namespace
+/// of a container.
+pub fn has_ipc_lock() -> bool {
     os::capabilities() >> CAP_IPC_LOCK & 1 != 0
 }
 

@@ -26,7 +26,8 @@ pub struct Mapping<'a> {
     /// The address after it.
     pub end: u64,
     flags: &'a str,
-    path: &'a str,
+    /// The file's, or in brackets what the kernel calls it; empty for anonymous memory.
+    pub path: &'a str,
 }
 
 impl<'a> Mapping<'a> {
@@ -51,6 +52,11 @@ impl<'a> Mapping<'a> {
     /// What it maps.
     pub fn kind(&self) -> FileKind {
         os::file_kind(self.path)
+    }
+
+    /// The first address of it that is in a range.
+    fn first_in(&self, start: u64, end: u64) -> Option<u64> {
+        (self.start < end && start < self.end).then(|| self.start.max(start))
     }
 
     fn is_shared(&self) -> bool {
@@ -102,6 +108,32 @@ pub fn obstacle(start: u64, end: u64, writes: bool) -> Option<Obstacle> {
     })?;
     // Past the last mapping of all there is nothing.
     found.unwrap_or((next < end).then_some(Obstacle::Hole(next.max(start))))
+}
+
+/// The first address in a range of a file on persistent memory.
+pub fn direct_access_file(start: u64, end: u64) -> Option<u64> {
+    visit(|mapping| {
+        let first = mapping.first_in(start, end)?;
+        os::is_direct_access(mapping.path).then_some(first)
+    })?
+}
+
+/// The first address in a range of memory that has no pages of the kernel's: registers
+/// and memory of devices, whatever they are mapped by, and pages of the kernel itself.
+pub fn without_pages(start: u64, end: u64) -> Option<u64> {
+    let is_special =
+        |mapping: &Mapping<'_>| mapping.first_in(start, end).is_some() && !mapping.path.is_empty();
+    // As below: that takes the kernel much longer, and only what has a name can be it.
+    visit(|mapping| is_special(mapping).then_some(()))??;
+    let mut first = None;
+    os::find_line("/proc/self/smaps", |line| {
+        if let Some(mapping) = Mapping::parse(line) {
+            first = mapping.first_in(start, end);
+        }
+        // VM_IO and VM_PFNMAP (proc(5)).
+        let flags = line.strip_prefix("VmFlags:")?;
+        flags.split(' ').any(|flag| flag == "io" || flag == "pf").then_some(first?)
+    })
 }
 
 /// The size of the huge pages (of hugetlbfs) of which a range has only a part.

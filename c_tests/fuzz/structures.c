@@ -10,7 +10,7 @@
 #include <limits.h>
 
 /* What says that it is larger is a mistake to the library, which reads no more of it. */
-enum { LARGEST = 4096 };
+enum { LARGEST = 4096, MOST_REQUESTS = 8 };
 
 static struct device device;
 static struct amr_engine *engine;
@@ -80,21 +80,72 @@ static void engine_attr(struct input *input) {
     free(attr);
 }
 
-/* Any bytes, but for pointers. A region that is not the caller's cannot be told from one that is.
- */
-static void work_requests(struct input *input) {
-    size_t count = take_byte(input) % 8, posted = 99, gone = 0;
-    struct amr_wr *wrs = calloc(count ? count : 1, sizeof(*wrs));
+/* The completions of a post, whichever way they come. */
+static struct {
+    struct amr_wc wcs[MOST_REQUESTS];
+    size_t count; /* atomic */
+    sem_t arrived;
+} heard;
+
+static void hear(const struct amr_wc *wc) {
+    heard.wcs[__atomic_fetch_add(&heard.count, 1, __ATOMIC_RELAXED)] = *wc;
+    sem_post(&heard.arrived);
+}
+
+static int post_and_hear(const struct amr_wr *wrs, size_t count, int by_callback, size_t *posted) {
     int status;
 
-    CHECK(wrs != NULL);
+    heard.count = 0;
+    if (!by_callback) {
+        status = amr_post(cq, wrs, count, posted);
+        CHECK(*posted <= count);
+        read_wcs(cq, heard.wcs, (int)*posted);
+        check_empty(cq);
+        return status;
+    }
+    status = amr_post_callback(engine, wrs, count, hear, posted);
+    CHECK(*posted <= count);
+    for (size_t i = 0; i < *posted; i++)
+        while (sem_wait(&heard.arrived) != 0)
+            CHECK_EQ(errno, EINTR);
+    return status;
+}
+
+/* What the device says, but for what is tried again, which takes long. */
+static void fail_with(int error) {
+    char rule[64];
+
+    if (error == 0 || error > 133 || error == EAGAIN || error == EINTR)
+        return;
+    snprintf(rule, sizeof(rule), "fail_after=0:%d", error);
+    CHECK_EQ(sim_configure(rule), 0);
+}
+
+static void do_not_fail(void) {
+    sim_reset();
+    CHECK_EQ(sim_configure("pins=0"), 0);
+}
+
+/*
+ * Any bytes, but for pointers: a region is NULL or one that is alive. (One that is not the caller's
+ * cannot be told from one that is.)
+ */
+static void work_requests(struct input *input) {
+    size_t count = take_byte(input) % MOST_REQUESTS, posted = 99;
+    struct amr_wr *wrs = calloc(count ? count : 1, sizeof(*wrs));
+    struct ibv_mr *mr = ibv_reg_mr(device.pd, buffer, PAGE, ACCESS);
+    int status, by_callback, ended = 0;
+
+    CHECK(wrs != NULL && mr != NULL);
     for (size_t i = 0; i < count; i++) {
         take(input, &wrs[i], sizeof(wrs[i]));
         wrs[i].opcode %= 8;
         if (wrs[i].opcode == AMR_OP_DEREG_MR)
-            wrs[i].op.dereg_mr.mr = NULL;
+            wrs[i].op.dereg_mr.mr = wrs[i].op.dereg_mr.mr != NULL ? mr : NULL;
         else if (wrs[i].op.reg_mr.pd != NULL)
             wrs[i].op.reg_mr.pd = device.pd;
+        if (wrs[i].opcode == AMR_OP_DEREG_MR)
+            continue;
         if (take_byte(input) % 2) {
             wrs[i].op.reg_mr.addr = buffer + take_byte(input);
             wrs[i].op.reg_mr.length %= 2 * PAGE;
@@ -103,19 +154,26 @@ static void work_requests(struct input *input) {
             wrs[i].flags |= AMR_WR_NO_PREFAULT;
         }
     }
-    status = amr_post(cq, wrs, count, &posted);
-    CHECK(posted <= count && (status == 0) == (posted == count));
-    CHECK(status == 0 || status == EINVAL);
-    while (gone < posted) {
-        struct amr_wc wc = read_wc(cq);
+    by_callback = take_byte(input) % 2;
+    fail_with(take_byte(input));
+    status = post_and_hear(wrs, count, by_callback, &posted);
+    do_not_fail();
+    CHECK((status == 0) == (posted == count));
+    CHECK(status == 0 || status == EINVAL || status == EALREADY);
+    for (size_t i = 0; i < posted; i++) {
+        struct amr_wc *wc = &heard.wcs[i];
         char text[600];
 
-        CHECK(amr_explain(&wc, text, sizeof(text)) > 0);
-        if (wc.mr != NULL)
-            CHECK_EQ(ibv_dereg_mr(wc.mr), 0);
-        gone++;
+        CHECK(amr_explain(wc, text, sizeof(text)) > 0);
+        CHECK((wc->mr != NULL) == (wc->opcode == (wc->status ? AMR_OP_DEREG_MR : AMR_OP_REG_MR)));
+        if (wc->opcode == AMR_OP_DEREG_MR)
+            ended += wc->status == 0;
+        else if (wc->mr != NULL)
+            CHECK_EQ(ibv_dereg_mr(wc->mr), 0);
     }
-    check_empty(cq);
+    CHECK(ended <= 1);
+    if (!ended)
+        CHECK_EQ(ibv_dereg_mr(mr), 0);
     free(wrs);
 }
 
@@ -174,6 +232,7 @@ static void set_up(void) {
     device = open_sim();
     CHECK_EQ(sim_configure("pins=0"), 0);
     buffer = map_pages(4 * PAGE);
+    CHECK_EQ(sem_init(&heard.arrived, 0, 0), 0);
     engine = new_engine(1, 16);
     cq = new_cq(engine, 16);
 }

@@ -108,8 +108,8 @@ struct amr_cq;
 #define AMR_DIAG_PROTECTION 8
 
 /**
- * Memory of a device, or of a file that the kernel does not let a device write to;
- * diag_arg is the first such address.
+ * Memory of a device, of the kernel, or of a file that the kernel does not let a
+ * device write to; diag_arg is the first such address.
  */
 #define AMR_DIAG_UNPINNABLE 9
 
@@ -411,7 +411,8 @@ struct amr_limits {
      */
     uint64_t max_mr;
     /**
-     * 1 if the process has CAP_IPC_LOCK, so that RLIMIT_MEMLOCK does not bind it.
+     * 1 if the process has CAP_IPC_LOCK in the initial user namespace, so that
+     * RLIMIT_MEMLOCK does not bind it.
      */
     uint32_t cap_ipc_lock;
     /**

@@ -201,7 +201,7 @@ impl<H: Host> Engine<H> {
             CLOSING => not_done(request, libc::ECANCELED),
             _ => return started,
         };
-        if is_transient(outcome.status) && self.retries.add(request, self.host.now()) {
+        if is_transient(&outcome) && self.retries.add(request, self.host.now()) {
             // Some other worker may be free when it is due.
             self.idle.wake_one();
             return self.host.stamp();
@@ -250,7 +250,7 @@ impl<H: Host> Engine<H> {
 }
 
 /// Whether another attempt may help: an on-demand paging race (`EAGAIN`), or a
-/// signal (`EINTR`).
-fn is_transient(status: i32) -> bool {
-    matches!(status, libc::EAGAIN | libc::EINTR)
+/// signal (`EINTR`). Not where it is known what stands in the way.
+fn is_transient(outcome: &Outcome) -> bool {
+    matches!(outcome.status, libc::EAGAIN | libc::EINTR) && outcome.diag == 0
 }

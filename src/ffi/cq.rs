@@ -30,8 +30,8 @@ pub const AMR_DIAG_HOLE: u32 = 7;
 /// A page of the range cannot be read, or not be written and the access includes
 /// writing; diag_arg is the address of the first one.
 pub const AMR_DIAG_PROTECTION: u32 = 8;
-/// Memory of a device, or of a file that the kernel does not let a device write to;
-/// diag_arg is the first such address.
+/// Memory of a device, of the kernel, or of a file that the kernel does not let a
+/// device write to; diag_arg is the first such address.
 pub const AMR_DIAG_UNPINNABLE: u32 = 9;
 /// The range has a part of a huge page of hugetlbfs, which the fork support of
 /// libibverbs cannot split (ibv_fork_init(3)); diag_arg is the size of the page.

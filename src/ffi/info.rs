@@ -33,7 +33,8 @@ pub struct amr_limits {
     pub max_mr_size: u64,
     /// max_mr of the device; 0 if no device was given.
     pub max_mr: u64,
-    /// 1 if the process has CAP_IPC_LOCK, so that RLIMIT_MEMLOCK does not bind it.
+    /// 1 if the process has CAP_IPC_LOCK in the initial user namespace, so that
+    /// RLIMIT_MEMLOCK does not bind it.
     pub cap_ipc_lock: u32,
     /// Size of a page.
     pub page_size: u32,

@@ -19,9 +19,13 @@ pub enum FileKind {
 /// POSIX shared memory, which may be unlinked.
 const MEMORY: [&str; 5] = ["/dev/zero", "/memfd:", "/SYSV", "/anon_hugepage", "/dev/shm/"];
 
+/// Descriptors of drivers, registers in sysfs and procfs; and memfd_secret(2), which is
+/// no device's but as far from a page that can be pinned.
+const DEVICES: [&str; 5] = ["anon_inode:", "/dmabuf:", "/sys/", "/proc/", "/secretmem"];
+
 /// Looks at a path of `/proc/self/maps`.
 pub fn file_kind(path: &str) -> FileKind {
-    if path.starts_with("anon_inode:") || path.starts_with("/dmabuf:") {
+    if DEVICES.iter().any(|device| path.starts_with(device)) {
         return FileKind::Device;
     }
     if !path.starts_with('/') || MEMORY.iter().any(|memory| path.starts_with(memory)) {
@@ -39,9 +43,27 @@ pub fn file_kind(path: &str) -> FileKind {
 /// `RAMFS_MAGIC` of linux/magic.h, which the libc crate lacks.
 const RAMFS_MAGIC: c_long = 0x8584_58f6;
 
+/// Of linux/stat.h, which the libc crate lacks.
+const STATX_ATTR_DAX: u64 = 0x0020_0000;
+
 /// Whether a file is made of huge pages.
 pub fn is_on_hugetlbfs(path: &str) -> bool {
     path.starts_with('/') && is_on(path, &[libc::HUGETLBFS_MAGIC])
+}
+
+/// Whether a file is mapped without a page cache: it lies on persistent memory (DAX).
+pub fn is_direct_access(path: &str) -> bool {
+    if !path.starts_with('/') {
+        return false;
+    }
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    let status = with_path(path, |path| {
+        // SAFETY: a string and a struct to write to.
+        unsafe { libc::statx(libc::AT_FDCWD, path, 0, 0, found.as_mut_ptr()) }
+    });
+    // SAFETY: all of it is numbers, zero before the call.
+    let found = unsafe { found.assume_init() };
+    status == Some(0) && found.stx_attributes & STATX_ATTR_DAX != 0
 }
 
 fn is_on(path: &str, file_systems: &[c_long]) -> bool {

@@ -3,8 +3,9 @@
 use super::lines::find_line;
 use crate::errno::{Errno, Result};
 use std::ffi::CStr;
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, io};
 
 /// The calling thread's errno.
 pub fn errno() -> i32 {
@@ -55,6 +56,15 @@ pub fn capabilities() -> u64 {
         u64::from_str_radix(value.trim(), 16).ok()
     };
     find_line("/proc/self/status", effective).unwrap_or(0)
+}
+
+/// Whether the process is in the initial user namespace. The kernel's capable() asks
+/// there only.
+pub fn is_in_initial_user_namespace() -> bool {
+    /// `PROC_USER_INIT_INO` (linux/proc_ns.h).
+    const INITIAL: u64 = 0xefff_fffd;
+    // A kernel without namespaces has no such file.
+    fs::metadata("/proc/self/ns/user").map_or(true, |namespace| namespace.ino() == INITIAL)
 }
 
 /// Shows an environment variable, which may be of any length: a copy of it could

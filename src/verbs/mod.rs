@@ -27,12 +27,16 @@ pub mod access {
     pub const LOCAL_WRITE: u32 = 1;
     /// `IBV_ACCESS_REMOTE_WRITE`
     pub const REMOTE_WRITE: u32 = 1 << 1;
+    /// `IBV_ACCESS_REMOTE_READ`
+    pub const REMOTE_READ: u32 = 1 << 2;
     /// `IBV_ACCESS_REMOTE_ATOMIC`
     pub const REMOTE_ATOMIC: u32 = 1 << 3;
     /// `IBV_ACCESS_MW_BIND`
     pub const MW_BIND: u32 = 1 << 4;
     /// `IBV_ACCESS_ON_DEMAND`
     pub const ON_DEMAND: u32 = 1 << 6;
+    /// Those that nearly all devices have.
+    pub const COMMON: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ;
     /// Those for which the kernel pins pages to write to them (`ib_access_writable()`
     /// in rdma/ib_verbs.h).
     pub const WRITES: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC | MW_BIND;

@@ -4,6 +4,7 @@
 #define AMR_DETAIL_CONTEXT_HPP
 
 #include "config.hpp"
+#include "device_file.hpp"
 #include "error.hpp"
 #include "failure.hpp"
 #include <cerrno>
@@ -68,7 +69,7 @@ class device_list {
 
     ibv_device *first() const {
         if (count_ == 0)
-            throw error(ENODEV, "there is no RDMA device");
+            throw no_device();
         return list_[0];
     }
 
@@ -77,7 +78,7 @@ class device_list {
             if (name == ibv_get_device_name(list_[i]))
                 return list_[i];
         }
-        std::string sentence = "there is no RDMA device named " + name + "; there ";
+        std::string sentence = "there is no RDMA device named \"" + name + "\"; there ";
         const char *separator = count_ > 1 ? "are " : "is ";
         for (const std::string &other : names()) {
             sentence += separator + other;
@@ -91,22 +92,12 @@ class device_list {
     int count_ = 0;
 };
 
-inline std::string opening_failed(const std::string &name, int status) {
-    std::string sentence = "the RDMA device " + name + " cannot be opened: ";
-    sentence += amr_status_str(status);
-    if (status == EACCES || status == EPERM)
-        sentence += "; the user needs the right to read and write /dev/infiniband/uverbs*";
-    return sentence;
-}
-
 inline void open(context_core &core, ibv_device *device) {
     const std::string name = ibv_get_device_name(device);
     errno = 0;
     core.context = ibv_open_device(device);
-    if (core.context == nullptr) {
-        const int status = reason();
-        throw error(status, opening_failed(name, status));
-    }
+    if (core.context == nullptr)
+        throw opening_failed(name, device->dev_name, reason());
     errno = 0;
     core.pd = ibv_alloc_pd(core.context);
     if (core.pd == nullptr) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -50,6 +51,16 @@ struct engine_core {
     }
 };
 
+// What is wrong with the attributes, as far as can be seen.
+inline std::string fault_of(const amr_engine_attr &attr) {
+    std::string fault = out_of_range("workers", attr.workers, 0, AMR_MAX_WORKERS) +
+                        out_of_range("queue_depth", attr.queue_depth, 0, AMR_MAX_QUEUE_DEPTH);
+    if (fault.empty() && attr.cpus != nullptr)
+        fault = std::string("; cpus is \"") + attr.cpus +
+                "\", and must be a list like \"0-3,8\" of CPUs that the process may use";
+    return fault;
+}
+
 inline int milliseconds(std::chrono::milliseconds timeout) noexcept {
     const auto limit = std::numeric_limits<int>::max();
     if (timeout.count() < 0)
@@ -84,8 +95,11 @@ class Engine {
         attr.queue_depth = queue_depth;
         attr.cpus = cpus;
         core_->engine = amr_create_engine(&attr);
-        if (core_->engine == nullptr)
-            detail::check(detail::reason(), "amr_create_engine");
+        if (core_->engine == nullptr) {
+            const int status = detail::reason();
+            detail::check(status, "amr_create_engine",
+                          status == EINVAL ? detail::fault_of(attr) : std::string());
+        }
     }
 
     // The one that the C functions use, which lives as long as the process.

@@ -100,10 +100,33 @@ inline int reason() noexcept {
     return errno != 0 ? errno : EIO;
 }
 
-// Throws if a call answered with an errno value.
+// Throws if a call answered with an errno value. `fault`: what is wrong with its arguments, where
+// that is known.
+inline void check(int status, const char *call, const std::string &fault) {
+    if (status == 0)
+        return;
+    std::string sentence = std::string(call) + ": ";
+    // Of a call this is not about locked memory, as it may be of a request.
+    if (status == EPERM)
+        sentence += "what was made before fork() belongs to the parent process; make a new one in "
+                    "the child";
+    else
+        sentence += amr_status_str(status);
+    throw error(status, sentence + fault);
+}
+
 inline void check(int status, const char *call) {
     if (status != 0)
-        throw error(status, std::string(call) + ": " + amr_status_str(status));
+        check(status, call, std::string());
+}
+
+// As a fault: that a number is out of its range; empty if it is not.
+inline std::string out_of_range(const char *name, std::uint64_t value, std::uint64_t least,
+                                std::uint64_t most) {
+    if (value >= least && value <= most)
+        return std::string();
+    return std::string("; ") + name + " is " + std::to_string(value) + ", and can be " +
+           std::to_string(least) + " to " + std::to_string(most);
 }
 
 // A failed request as what its future brings; std::bad_alloc if there is no memory to say more.

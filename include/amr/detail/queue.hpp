@@ -34,8 +34,11 @@ class cq_core {
                                            std::uint32_t capacity, disposal dispose) {
         std::unique_ptr<cq_core> core(new cq_core(std::move(engine), dispose));
         core->cq = amr_create_cq(core->engine_->engine, capacity);
-        if (core->cq == nullptr)
-            check(reason(), "amr_create_cq");
+        if (core->cq == nullptr) {
+            const int status = reason();
+            check(status, "amr_create_cq",
+                  out_of_range("capacity", capacity, 1, AMR_MAX_CQ_CAPACITY));
+        }
         return std::shared_ptr<cq_core>(core.release(), end);
     }
 
