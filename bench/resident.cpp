@@ -35,28 +35,32 @@ void measure(std::size_t repeats, Libamr &libamr, Blocking &blocking, const Mapp
 
 void run_resident(const Bench &bench) {
     const std::size_t length = bench.size(1 * gibibyte, 256 * mebibyte);
+    const std::size_t longer = bench.size(4 * gibibyte, 512 * mebibyte);
     const std::size_t repeats = bench.size(10, 4);
     Libamr libamr(bench.device, all_cpus(), Pages::small);
     Blocking blocking(bench.device);
-    const Mapping small(length, Pages::small), huge(length, Pages::huge);
-    small.populate();
-    huge.populate();
-    Times times_small, times_huge;
+    const Mapping small(length, Pages::small), huge(length, Pages::huge),
+        more_huge(longer, Pages::huge);
+    for (const Mapping *mapping : {&small, &huge, &more_huge})
+        mapping->populate();
+    Times times_small, times_huge, times_more_huge;
     bench.rounds("round", [&] {
         measure(repeats, libamr, blocking, small, times_small);
         measure(repeats, libamr, blocking, huge, times_huge);
+        measure(repeats, libamr, blocking, more_huge, times_more_huge);
     });
-    bench.add({size_text(length) + " resident, 4 KiB pages",
-               "ms",
-               {libamr.name(), times_small.libamr},
-               Contestant{blocking.name(), times_small.blocking},
-               bench.long_ratio_at_most(limit)});
+    const auto add = [&](std::size_t size, const char *pages, const Times &times,
+                         const std::optional<Limit> &judged) {
+        bench.add({size_text(size) + " resident, " + pages,
+                   "ms",
+                   {libamr.name(), times.libamr},
+                   Contestant{blocking.name(), times.blocking},
+                   judged});
+    };
     // A call of a fraction of a millisecond says nothing on a machine that is shared.
-    bench.add({size_text(length) + " resident, huge pages",
-               "ms",
-               {libamr.name(), times_huge.libamr},
-               Contestant{blocking.name(), times_huge.blocking},
-               bench.is_quick() ? std::nullopt : bench.long_ratio_at_most(limit)});
+    add(length, "4 KiB pages", times_small, bench.long_ratio_at_most(limit));
+    add(length, "huge pages", times_huge, bench.undisturbed_ratio_at_most(limit));
+    add(longer, "huge pages", times_more_huge, bench.undisturbed_ratio_at_most(limit));
 }
 
 } // namespace bench
