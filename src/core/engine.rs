@@ -165,21 +165,20 @@ impl<H: Host> Engine<H> {
             let left = self.retries.left();
             // A request moves from a queue to a worker, if it is large by way of the
             // table, and from there to the retries: look in this order, and again if
-            // one went back to a worker.
-            let queued = |queue: &Queue| queue.withdraw(|words| matches(&Request::decode(words)));
-            if let Some(words) = self.queues().find_map(queued) {
-                self.complete_cancelled(&Request::decode(&words));
-                return Cancel::Cancelled;
+            // one went back to a worker, or came from one only now.
+            if let Some(oldest) = self.oldest_queued(&matches) {
+                if self.withdraw(&oldest) {
+                    self.complete_cancelled(&oldest);
+                    return Cancel::Cancelled;
+                }
+                // A worker was faster.
+                continue;
             }
             let is_running = || self.in_phase(Phase::Running).any(|request| matches(&request));
             if self.bulk.count(&matches) > 0 || is_running() {
                 return Cancel::Running;
             }
-            if let Some(request) = self.retries.withdraw(&matches) {
-                self.complete_cancelled(&request);
-                return Cancel::Cancelled;
-            }
-            if self.retries.left() == left {
+            if self.retries.count(&matches) == 0 && self.retries.left() == left {
                 return Cancel::NotFound;
             }
         }
@@ -253,6 +252,22 @@ impl<H: Host> Engine<H> {
             running: running as u64,
             totals,
         }
+    }
+
+    /// Of all that wait, the one that was submitted first. Of those of one call what
+    /// waits for another attempt goes before what is urgent, and that before others.
+    fn oldest_queued(&self, matches: &impl Fn(&Request) -> bool) -> Option<Request> {
+        let in_queue = |queue: &Queue| queue.oldest(|words| matches(&Request::decode(words)));
+        let in_queues = self.queues().filter_map(in_queue).map(|words| Request::decode(&words));
+        let waiting = self.retries.oldest(matches);
+        waiting.into_iter().chain(in_queues).min_by_key(|request| request.submitted)
+    }
+
+    /// Takes a request out of where it waits, if it still does.
+    fn withdraw(&self, request: &Request) -> bool {
+        let words = request.encode();
+        self.queues().any(|queue| queue.withdraw(|other| *other == words).is_some())
+            || self.retries.withdraw(|other| other == request).is_some()
     }
 
     fn complete_cancelled(&self, request: &Request) {

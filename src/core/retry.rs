@@ -68,6 +68,15 @@ impl Retries {
         Some(request)
     }
 
+    /// The oldest of those that wait and match.
+    pub fn oldest(&self, matches: impl Fn(&Request) -> bool) -> Option<Request> {
+        if self.is_empty() {
+            return None;
+        }
+        let list = lock(&self.list);
+        list.iter().map(|w| w.request).filter(matches).min_by_key(|request| request.submitted)
+    }
+
     /// Takes out a request that matches, for good.
     pub fn withdraw(&self, matches: impl Fn(&Request) -> bool) -> Option<Request> {
         if self.is_empty() {

@@ -175,6 +175,16 @@ impl<const W: usize> Ring<W> {
         }
     }
 
+    /// The oldest waiting record that `matches`, or a mixture with the one after it in
+    /// its slot, if it is just leaving: withdraw() will tell.
+    pub fn oldest(&self, matches: impl Fn(&[u64; W]) -> bool) -> Option<[u64; W]> {
+        self.positions().find_map(|position| {
+            let slot = self.slot(position);
+            let is_waiting = slot.state.load(Ordering::Acquire) == self.state(position, READY);
+            is_waiting.then(|| slot.read()).filter(&matches)
+        })
+    }
+
     /// Withdraws the oldest waiting record that `matches`: no consumer will
     /// see it. It holds its slot until a consumer comes by.
     pub fn withdraw(&self, matches: impl Fn(&[u64; W]) -> bool) -> Option<[u64; W]> {

@@ -571,6 +571,36 @@ fn engine_cancels_what_waits_for_another_attempt() {
     assert_eq!(delivered.iter().count(), 1);
 }
 
+/// Of equal ones the one that was submitted first is meant, whatever queue it waits in,
+/// and one that waits for another attempt counts as queued.
+#[test]
+fn engine_cancels_the_oldest() {
+    let door = Door::closed();
+    let at_door = door.clone();
+    // Hardly any time passes, so that the second attempt does not come.
+    let time = Some(Arc::default());
+    let execute = move |request: &Request| match request.submitted {
+        0 => Outcome::failed(libc::EAGAIN),
+        _ => {
+            at_door.pass();
+            Outcome::default()
+        }
+    };
+    let (running, delivered) = Running::start_in_time(1, 8, time, execute);
+    let both = [request(1).encode(), Request { submitted: 1, ..request(9) }.encode()];
+    assert_eq!(running.engine.submit(&both), Ok(2));
+    door.wait_for(1);
+    running.submit(Request { hints: Hints::BULK, submitted: 2, ..request(1) });
+    running.submit(Request { submitted: 3, ..request(1) });
+    running.submit(Request { hints: Hints::URGENT, submitted: 4, ..request(1) });
+    for submitted in [0, 2, 3, 4] {
+        assert_eq!(running.engine.cancel(|request| request.tag == 1), Cancel::Cancelled);
+        assert_eq!(delivered.try_recv().unwrap().0.submitted, submitted);
+    }
+    assert_eq!(running.engine.cancel(|request| request.tag == 1), Cancel::NotFound);
+    door.open();
+}
+
 /// F73: a panic is the request's failure, and the pool goes on.
 #[test]
 fn engine_survives_panics() {

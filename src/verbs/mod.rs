@@ -62,12 +62,11 @@ pub unsafe fn register(
     iova: u64,
     access: u32,
 ) -> Result<NonNull<ibv_mr>> {
-    // A failure that sets no errno must not be reported with an old one.
-    os::set_errno(0);
-    // SAFETY: the caller gives a live PD; the other arguments are numbers to libibverbs.
-    let mr = unsafe { sys::ibv_reg_mr_iova2(pd, addr, length, iova, access) };
-    let errno = os::errno();
-    NonNull::new(mr).ok_or(if errno == 0 { Errno::EIO } else { Errno(errno) })
+    let (mr, errno) = with_errno(|| {
+        // SAFETY: the caller gives a live PD; the other arguments are numbers to libibverbs.
+        unsafe { sys::ibv_reg_mr_iova2(pd, addr, length, iova, access) }
+    });
+    NonNull::new(mr).ok_or(error(errno))
 }
 
 /// Deregisters a region. Blocks. On an error the region is still alive.
@@ -75,13 +74,38 @@ pub unsafe fn register(
 /// # Safety
 /// `mr` is a live region that nobody else deregisters.
 pub unsafe fn deregister(mr: *mut ibv_mr) -> Result<()> {
-    // SAFETY: the caller gives a live region.
-    match unsafe { sys::ibv_dereg_mr(mr) } {
+    let (status, errno) = with_errno(|| {
+        // SAFETY: the caller gives a live region.
+        unsafe { sys::ibv_dereg_mr(mr) }
+    });
+    result(status, errno)
+}
+
+/// Makes a call and says what it has set errno to, 0 if it has not: a failure must not
+/// be reported with an old one. errno is then as it was, for the application, whose
+/// thread this may be.
+fn with_errno<T>(call: impl FnOnce() -> T) -> (T, c_int) {
+    let before = os::errno();
+    os::set_errno(0);
+    let returned = call();
+    let errno = os::errno();
+    os::set_errno(before);
+    (returned, errno)
+}
+
+/// What a call says that returns a status and has set errno.
+fn result(status: c_int, errno: c_int) -> Result<()> {
+    match status {
         0 => Ok(()),
         // Old providers return -1 and set errno.
-        status @ ..0 => Err(Errno(if status == -1 { os::errno() } else { -status })),
-        status => Err(Errno(status)),
+        -1 => Err(error(errno)),
+        status => Err(Errno(status.saturating_abs())),
     }
+}
+
+/// A failure, also one that left no errno: 0 would be a success.
+fn error(errno: c_int) -> Errno {
+    if errno == 0 { Errno::EIO } else { Errno(errno) }
 }
 
 /// Asks a device for its limits. May block for a command of the device.
@@ -90,15 +114,46 @@ pub unsafe fn deregister(mr: *mut ibv_mr) -> Result<()> {
 /// `context` is an open device.
 pub unsafe fn device_limits(context: *mut ibv_context) -> Result<DeviceLimits> {
     let mut attr = MaybeUninit::<sys::ibv_device_attr>::zeroed();
-    // SAFETY: an open device and a struct to write to.
-    let status: c_int = unsafe { sys::ibv_query_device(context, attr.as_mut_ptr()) };
-    if status != 0 {
-        return Err(Errno(status.abs()));
-    }
+    let (status, errno) = with_errno(|| {
+        // SAFETY: an open device and a struct to write to.
+        unsafe { sys::ibv_query_device(context, attr.as_mut_ptr()) }
+    });
+    result(status, errno)?;
     // SAFETY: all of it is numbers, zero before the call and filled by it.
     let attr = unsafe { attr.assume_init() };
     Ok(DeviceLimits {
         max_mr_size: attr.max_mr_size,
         max_mr: u64::try_from(attr.max_mr).unwrap_or(0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_is_that_of_the_call() {
+        os::set_errno(libc::EAGAIN);
+        assert_eq!(with_errno(|| 1), (1, 0));
+        assert_eq!(with_errno(|| os::set_errno(libc::EBUSY)), ((), libc::EBUSY));
+        assert_eq!(os::errno(), libc::EAGAIN);
+    }
+
+    /// Not as a success, and not with the error of a call long ago, which would be
+    /// tried again if that was `EAGAIN`.
+    #[test]
+    fn failures_that_say_nothing_are_failures() {
+        assert_eq!(error(0), Errno::EIO);
+        assert_eq!(error(libc::ENOMEM), Errno(libc::ENOMEM));
+        assert_eq!(result(-1, 0), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn statuses_of_old_and_new_providers() {
+        assert_eq!(result(0, libc::EAGAIN), Ok(()));
+        assert_eq!(result(libc::EBUSY, 0), Err(Errno::EBUSY));
+        assert_eq!(result(-libc::EBUSY, libc::EAGAIN), Err(Errno::EBUSY));
+        assert_eq!(result(-1, libc::EBUSY), Err(Errno::EBUSY));
+        assert_eq!(result(c_int::MIN, 0), Err(Errno(c_int::MAX)));
+    }
 }
