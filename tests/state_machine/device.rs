@@ -12,7 +12,8 @@ use std::cell::Cell;
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A region. Addresses are used again as soon as they are free, keys are not.
@@ -84,6 +85,8 @@ pub struct State {
     is_open: bool,
     /// Calls on these PDs pass whether it is open or not.
     free_pds: HashSet<usize>,
+    /// When the test last began with something.
+    began: Option<Instant>,
     tickets: u64,
     inside: Vec<Inside>,
     history: Vec<Done>,
@@ -215,11 +218,30 @@ pub fn with<T>(body: impl FnOnce(&mut State) -> T) -> T {
 /// A new device with the gate closed; the calling thread runs the test. What is
 /// inside the old one, after a test that has failed, fails.
 pub fn reset() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| drop(thread::spawn(watch)));
     IS_DRIVER.set(true);
     with(|state| {
         let State { tickets, keys, pds, places, .. } = std::mem::take(state);
         *state = State { tickets, keys, pds, unused: places.clone(), places, ..State::default() };
     });
+}
+
+/// Opens the gate for a test that hangs, in a call that waits for what it must not wait
+/// for: so it fails instead.
+fn watch() {
+    loop {
+        thread::sleep(patience() / 4);
+        with(|state| {
+            let hangs = state.began.is_some_and(|began| began.elapsed() > 2 * patience());
+            state.is_open |= hangs;
+        });
+    }
+}
+
+/// The test goes on, so it does not hang.
+pub fn note_progress() {
+    with(|state| state.began = Some(Instant::now()));
 }
 
 /// Waits until the device is as is wanted; says whether it came to that.

@@ -26,7 +26,7 @@ use proptest::prelude::*;
 fn config() -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..Default::default() };
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 512 };
-    ProptestConfig { cases, ..default }
+    ProptestConfig { cases, max_shrink_iters: 20_000, max_shrink_time: 120_000, ..default }
 }
 
 proptest! {
