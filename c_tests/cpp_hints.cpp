@@ -2,6 +2,8 @@
 // Hints: combined with rights, they reach the library in each way to register.
 #include "cpp.hpp"
 
+#include <type_traits>
+
 namespace {
 
 const std::size_t length = 8 << 20;
@@ -12,6 +14,14 @@ static_assert((amr::access::local_write | amr::hint::urgent | amr::hint::huge_pa
 static_assert((amr::access::local_write | amr::hint::urgent).rights == amr::access::local_write,
               "hints leave the rights alone");
 static_assert(amr::options(amr::access::local_read).flags == 0, "rights alone have no hints");
+static_assert((amr::access::local_write | amr::hint::urgent | amr::access::remote_read).rights ==
+                  (amr::access::local_write | amr::access::remote_read),
+              "rights may come last");
+static_assert(((amr::hint::urgent | amr::hint::no_prefault) | amr::access::local_write).flags ==
+                  (AMR_WR_URGENT | AMR_WR_NO_PREFAULT),
+              "hints may come first");
+static_assert(!std::is_convertible<amr::hint, amr::options>::value,
+              "hints alone do not say what the region is for");
 
 // Memory that nobody has touched: unless told otherwise, the library faults it in.
 class Fresh {

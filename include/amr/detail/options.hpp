@@ -16,8 +16,8 @@ enum class hint : std::uint32_t {
     urgent = AMR_WR_URGENT            // before those that are not
 };
 
-// The rights of a registration, and hints if there are any:
-// amr::access::local_write | amr::hint::urgent.
+// The rights of a registration, and hints if there are any, combined by | in any order:
+// amr::access::local_write | amr::hint::urgent. Hints alone are not enough.
 struct options {
     // Rights alone are options, too.
     constexpr options(access wanted) noexcept : rights(wanted) {}
@@ -28,12 +28,20 @@ struct options {
     std::uint32_t flags = 0; // AMR_WR_*
 };
 
-constexpr options operator|(const options &some, hint another) noexcept {
-    return options(some.rights, some.flags | static_cast<std::uint32_t>(another));
+constexpr hint operator|(hint one, hint another) noexcept {
+    return static_cast<hint>(static_cast<std::uint32_t>(one) | static_cast<std::uint32_t>(another));
 }
 
-constexpr options operator|(access rights, hint first) noexcept {
-    return options(rights) | first;
+constexpr options operator|(const options &some, hint more) noexcept {
+    return options(some.rights, some.flags | static_cast<std::uint32_t>(more));
+}
+
+constexpr options operator|(const options &some, access more) noexcept {
+    return options(some.rights | more, some.flags);
+}
+
+constexpr options operator|(hint hints, access rights) noexcept {
+    return options(rights) | hints;
 }
 
 } // namespace amr
