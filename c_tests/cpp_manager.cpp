@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <stdexcept>
 
 namespace {
@@ -53,13 +54,23 @@ void check_holders(amr::AsyncMRManager &manager) {
                   "not the memory of a temporary");
 }
 
+// It is refused, and the error says why.
+template <typename Call> void refused(const char *why, Call call) {
+    const amr::error error = test::thrown(std::errc::invalid_argument, call);
+    if (std::strstr(error.what(), why) == nullptr)
+        FAIL("'%s' does not say '%s'", error.what(), why);
+}
+
 void check_refusals(amr::AsyncMRManager &manager) {
     const uint64_t calls = sim_counts().reg_calls;
-    test::thrown(std::errc::invalid_argument,
-                 [&] { (void)manager.register_memory(memory, 0, test::rights); });
-    test::thrown(std::errc::invalid_argument,
-                 [&] { (void)manager.register_memory(memory, access::remote_write); });
-    test::thrown(std::errc::invalid_argument, [&] {
+    void *const last = reinterpret_cast<void *>(UINTPTR_MAX - 4095);
+    void *const none = nullptr;
+    refused("length is 0", [&] { (void)manager.register_memory(memory, 0, test::rights); });
+    refused("need local_write",
+            [&] { (void)manager.register_memory(memory, access::remote_write); });
+    refused("address is null", [&] { (void)manager.register_memory(none, 4096, test::rights); });
+    refused("beyond the end", [&] { (void)manager.register_memory(last, 8192, test::rights); });
+    refused("length is 0", [&] {
         (void)manager.register_memory(memory, 0, test::rights, [](amr::shared_region) {});
     });
     CHECK_EQ(sim_counts().reg_calls, calls);
@@ -136,7 +147,7 @@ void check_batch_refusals(const amr::RDMAContext &context) {
     const amr::buffer good(memory), wrong(memory, 0);
     auto futures = manager.register_batch({good, wrong, wrong, good}, test::rights);
     futures[0].get();
-    test::thrown(std::errc::invalid_argument, [&] { futures[1].get(); });
+    refused("length is 0", [&] { futures[1].get(); });
     test::thrown(std::errc::invalid_argument, [&] { futures[2].get(); });
     futures[3].get();
 

@@ -101,7 +101,7 @@ class await_request final : public request {
                                : amr_post_callback(engine, &wr, 1, on_complete, nullptr);
         if (status != 0) {
             self->self_.reset();
-            check(status, "register_async");
+            check(status, "register_async", fault_of(wr, status));
         }
     }
 

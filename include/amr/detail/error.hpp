@@ -138,16 +138,6 @@ inline std::exception_ptr failure(const amr_wc &wc) noexcept {
     }
 }
 
-// The same for one that was refused.
-inline std::exception_ptr refusal(int status, const char *call) noexcept {
-    try {
-        check(status, call);
-    } catch (...) {
-        return std::current_exception();
-    }
-    return nullptr;
-}
-
 } // namespace detail
 
 } // namespace amr

@@ -206,7 +206,7 @@ class batch {
     }
 
     void refuse(int status) {
-        const std::exception_ptr reason = refusal(status, "register_batch");
+        const std::exception_ptr reason = refusal(status, "register_batch", wrs_[taken_]);
         do
             next().refuse(reason);
         while (++taken_ < wrs_.size() && status != EINVAL);
@@ -360,7 +360,7 @@ class AsyncMRManager {
         const int status = amr_post_callback(engine, &wr, 1, detail::on_complete, nullptr);
         if (status != 0) {
             request.refuse();
-            detail::check(status, "register_memory");
+            detail::check(status, "register_memory", detail::fault_of(wr, status));
         }
     }
 

@@ -47,7 +47,7 @@ class cq_core {
         std::size_t posted = 0;
         const int status = amr_post(cq, wr, count, &posted);
         if (posted == 0)
-            check(status, "amr_post");
+            check(status, "amr_post", count > 0 ? fault_of(wr[0], status) : std::string());
         return posted;
     }
 

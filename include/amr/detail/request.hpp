@@ -5,9 +5,13 @@
 
 #include "../amr.h"
 #include "engine.hpp"
+#include "error.hpp"
 #include "options.hpp"
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <string>
 
 namespace amr {
 namespace detail {
@@ -60,6 +64,35 @@ inline amr_wr deregistration(std::uint64_t id, ibv_mr *mr) noexcept {
     wr.opcode = AMR_OP_DEREG_MR;
     wr.op.dereg_mr.mr = mr;
     return wr;
+}
+
+// As a fault of check(): what is wrong with a request that was refused; empty if it is not known.
+inline std::string fault_of(const amr_wr &wr, int status) {
+    if (status != EINVAL || wr.opcode != AMR_OP_REG_MR)
+        return std::string();
+    const amr_reg_mr &asked = wr.op.reg_mr;
+    const auto rights = static_cast<access>(asked.access);
+    const auto addr = reinterpret_cast<std::uintptr_t>(asked.addr);
+    const access remote = access::remote_write | access::remote_atomic;
+    if (asked.length == 0)
+        return "; the length is 0";
+    if ((rights & remote) != access::local_read && !includes(rights, access::local_write))
+        return "; remote_write and remote_atomic need local_write";
+    if (addr == 0 && !(asked.length == SIZE_MAX && includes(rights, access::on_demand)))
+        return "; the address is null";
+    if (addr > SIZE_MAX - asked.length)
+        return "; the range goes beyond the end of the address space";
+    return std::string();
+}
+
+// That a request was refused, as what its future brings.
+inline std::exception_ptr refusal(int status, const char *call, const amr_wr &wr) noexcept {
+    try {
+        check(status, call, fault_of(wr, status));
+    } catch (...) {
+        return std::current_exception();
+    }
+    return nullptr;
 }
 
 } // namespace detail
