@@ -16,7 +16,9 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 /* ---- What is made to fail -------------------------------------------------------------------- */
 
@@ -30,14 +32,24 @@ enum kind {
     RESIDENCY,
     AFFINITY,
     EXIT_HANDLER,
+    NAMING,
     KINDS,
-    FORK_HANDLER = KINDS
+    FORK_HANDLER = KINDS,
+    FILES
 };
 
-static const char *const kinds[] = {
-    "allocation",   "mmap",        "pthread_create",          "eventfd",
-    "open",         "read",        "mincore, madvise, ioctl", "sched_[gs]etaffinity",
-    "exit handler", "fork handler"};
+static const char *const kinds[] = {"allocation",
+                                    "mmap",
+                                    "pthread_create",
+                                    "eventfd",
+                                    "open",
+                                    "read",
+                                    "mincore, madvise, ioctl",
+                                    "sched_[gs]etaffinity",
+                                    "exit handler",
+                                    "prctl",
+                                    "fork handler",
+                                    "stat, statfs, statx"};
 
 struct range {
     uintptr_t begin, end;
@@ -190,6 +202,29 @@ FAILS(AFFINITY, EPERM, -1, int, sched_getaffinity, (pid_t pid, size_t size, cpu_
       (pid, size, mask))
 FAILS(AFFINITY, EPERM, -1, int, sched_setaffinity, (pid_t pid, size_t size, const cpu_set_t *mask),
       (pid, size, mask))
+
+FAILS(FILES, EACCES, -1, int, stat64, (const char *path, struct stat64 *found), (path, found))
+FAILS(FILES, EACCES, -1, int, statfs, (const char *path, struct statfs *found), (path, found))
+FAILS(FILES, EACCES, -1, int, statx,
+      (int folder, const char *path, int flags, unsigned mask, struct statx *found),
+      (folder, path, flags, mask, found))
+
+int prctl(int option, ...) {
+    static int (*next)(int, ...);
+    unsigned long arguments[4];
+    va_list args;
+
+    NEXT(next, "prctl");
+    if (is_library(CALLER) && fails(NAMING)) {
+        errno = EPERM;
+        return -1;
+    }
+    va_start(args, option);
+    for (int i = 0; i < 4; i++)
+        arguments[i] = va_arg(args, unsigned long);
+    va_end(args);
+    return next(option, arguments[0], arguments[1], arguments[2], arguments[3]);
+}
 
 int ioctl(int fd, unsigned long request, ...) {
     static int (*next)(int, unsigned long, ...);
@@ -564,6 +599,39 @@ static void long_path(void) {
     CHECK_EQ(amr_destroy_cq(cq), 0);
 }
 
+/* A file cannot be looked at: the registration fails as it does, whatever is said about it. */
+static void mapped_file(void) {
+    char name[] = "every_failure.XXXXXX";
+    struct amr_cq *cq = new_cq(NULL, 1);
+    int fd = mkstemp(name);
+    char *pages;
+
+    CHECK(fd >= 0);
+    CHECK_EQ(unlink(name), 0);
+    CHECK_EQ(ftruncate(fd, (off_t)PAGE), 0);
+    pages = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(pages != MAP_FAILED);
+    for (int unsupported = 0; unsupported < 2; unsupported++) {
+        for (long number = 1, more = 1; more; number++) {
+            struct amr_wc wc;
+            char text[512];
+
+            CHECK_EQ(sim_configure(unsupported ? "fail_nth=1:EOPNOTSUPP" : "fail_nth=1:EFAULT"), 0);
+            fail_from(FILES, number, number);
+            post_reg(cq, 0, device.pd, pages, PAGE);
+            wc = read_wc(cq);
+            CHECK(amr_explain(&wc, text, sizeof(text)) > 0);
+            more = calls >= number;
+            first = 0;
+            CHECK_EQ(wc.status, unsupported ? EOPNOTSUPP : EFAULT);
+            CHECK(wc.diag != AMR_DIAG_NONE && wc.diag != AMR_DIAG_HOLE);
+            CHECK(more || number > 1);
+            reset_sim();
+        }
+    }
+    CHECK_EQ(amr_destroy_cq(cq), 0);
+}
+
 static void *call_often(void *arg) {
     struct amr_wc wc = {.status = ENOMEM};
     char text[512];
@@ -620,6 +688,7 @@ int main(void) {
     in_child(bad_environment);
     in_child(many_engines);
     in_child(long_path);
+    in_child(mapped_file);
     in_child(many_threads);
     own_engine();
     reset_sim();
