@@ -101,6 +101,50 @@ void check_worker(amr::AsyncMRManager &manager) {
     CHECK(result.thread != std::this_thread::get_id());
 }
 
+Task await_twice(amr::AsyncMRManager &manager, Result &result) {
+    try {
+        auto registration = manager.register_async(memory, test::rights);
+        result.region = co_await registration;
+        co_await registration;
+    } catch (const amr::error &error) {
+        result.code = error.code();
+    }
+}
+
+void check_awaited_twice(amr::AsyncMRManager &manager) {
+    Result result;
+    const Task task = await_twice(manager, result);
+    task.wait();
+    CHECK(result.region);
+    CHECK(result.code == std::errc::invalid_argument);
+}
+
+Task end_the_loop(amr::AsyncMRManager &manager, std::optional<amr::PollLoop> &loop) {
+    co_await manager.register_async(memory, test::rights, *loop);
+    loop.reset();
+}
+
+// By a coroutine that it lets go on, with others to come and others still under way.
+void check_loop_that_ends_itself(amr::AsyncMRManager &manager) {
+    std::optional<amr::PollLoop> loop(std::in_place, manager.engine());
+    Result results[4];
+    std::vector<Task> tasks;
+    tasks.push_back(end_the_loop(manager, loop));
+    for (int i = 0; i < 2; i++)
+        tasks.push_back(register_in_loop(manager, *loop, results[i]));
+    manager.engine().drain();
+    CHECK_EQ(sim_configure("reg_delay_us=1000"), 0);
+    for (int i = 2; i < 4; i++)
+        tasks.push_back(register_in_loop(manager, *loop, results[i]));
+    CHECK(loop->poll() >= 3);
+    CHECK(!loop);
+    for (const Task &task : tasks)
+        CHECK(task.is_done());
+    for (const Result &result : results)
+        CHECK(result.region);
+    reset_sim();
+}
+
 // A flag that there is not.
 void check_hints(amr::AsyncMRManager &manager) {
     Result result;
@@ -244,6 +288,8 @@ int main() {
         amr::AsyncMRManager manager(context, 2);
         check_worker(manager);
         check_hints(manager);
+        check_awaited_twice(manager);
+        check_loop_that_ends_itself(manager);
         check_loop(manager);
         check_errors(manager);
         check_chain(manager);

@@ -16,7 +16,7 @@ pub enum Level {
     Warn,
     /// Engines made and destroyed, requests that failed.
     Info,
-    /// Each request; the only level that shows addresses and keys.
+    /// Each request; the only level that shows addresses.
     Debug,
 }
 

@@ -176,7 +176,8 @@ struct amr_cq;
  * and amr_wait_cq() on its own engine answer EDEADLK. It must not throw,
  * longjmp() or end its thread. A worker that is in a callback serves no other
  * request. A worker's stack has 256 KiB. A callback may fork(); if it returns in
- * the child, that thread ends there, and with it the child.
+ * the child, that thread ends there, and with it the child if it has no other:
+ * one that has used libamr ends by _exit() or exit() only.
  */
 typedef void (*amr_callback)(struct ibv_mr *mr, int status, void *ctx);
 

@@ -16,6 +16,7 @@
 #include "region.hpp"
 #include "request.hpp"
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <coroutine>
 #include <cstddef>
@@ -64,10 +65,13 @@ class PollLoop {
 
     // The same, but waits until one can go on. 0: the time is over.
     std::size_t wait(std::chrono::milliseconds timeout = forever()) {
+        // One of the coroutines may end the loop: it has nothing more to wait for of these.
+        const auto core = core_;
         amr_wc wc[64];
-        const std::size_t count = core_->read(wc, 64, timeout);
+        const std::size_t count = core->read(wc, 64, timeout);
+        core->awaited.fetch_sub(count, std::memory_order_relaxed);
         for (std::size_t i = 0; i < count; i++)
-            resume(wc[i], *core_);
+            detail::complete_request(wc[i]);
         return count;
     }
 
@@ -165,8 +169,10 @@ class RegisterAwaitable {
         return false;
     }
 
-    // Throws amr::error into the coroutine if the request is refused.
+    // Throws amr::error into the coroutine if the request is refused, or was awaited already.
     void await_suspend(std::coroutine_handle<> waiting) {
+        if (!context_)
+            throw error(EINVAL, "this registration was awaited already");
         memory_.check(how_.rights);
         const auto request = std::make_shared<detail::await_request>(std::move(context_));
         const auto engine = std::move(engine_);
