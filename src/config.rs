@@ -16,6 +16,8 @@ const DEFAULT_QUEUE_DEPTH: u32 = 16_384;
 /// More workers than this rarely help one process: the kernel's locks and the
 /// memory's bandwidth are shared.
 const MOST_DEFAULT_WORKERS: usize = 8;
+/// Has two things that can be wrong.
+const AMR_CPUS: &CStr = c"AMR_CPUS";
 /// Bytes of a bad value that are shown.
 const MOST_SHOWN: usize = 64;
 
@@ -84,9 +86,12 @@ impl Config {
 pub fn complain_of_cpus() {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Ordering::Relaxed) {
-        log::line(format_args!(
-            "AMR_CPUS names no CPU that this process may use; workers run where the process could when it began"
-        ));
+        os::environment(AMR_CPUS, |text| {
+            log::line(format_args!(
+                "{}: no CPU that this process may use; workers run where the process could when it began",
+                Shown(AMR_CPUS, text)
+            ));
+        });
     }
 }
 
@@ -140,7 +145,7 @@ impl Environment {
                 complain,
             ),
             cpus: variable(
-                c"AMR_CPUS",
+                AMR_CPUS,
                 CpuList::parse,
                 format_args!(
                     "a list of CPUs like 0-3,8; workers run where the process could when it began"
@@ -182,6 +187,17 @@ fn switch(name: &CStr, default: &str, complain: Complain<'_>) -> Option<bool> {
     variable(name, parse, format_args!("0 or 1; using {default}"), complain)
 }
 
+/// A variable and its value, escaped and short: it is to be one line.
+struct Shown<'a>(&'a CStr, &'a CStr);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name, text) = self;
+        let shown = &text.to_bytes()[..text.count_bytes().min(MOST_SHOWN)];
+        write!(f, "{}=\"{}\"", name.to_string_lossy(), shown.escape_ascii())
+    }
+}
+
 fn variable<T>(
     name: &CStr,
     parse: impl Fn(&str) -> Option<T>,
@@ -194,10 +210,7 @@ fn variable<T>(
         }
         let value = text.to_str().ok().and_then(parse);
         if value.is_none() {
-            // Escaped and short: it is to be one line.
-            let shown = &text.to_bytes()[..text.count_bytes().min(MOST_SHOWN)];
-            let name = name.to_string_lossy();
-            complain(format_args!("{name}=\"{}\" is not {wanted}", shown.escape_ascii()));
+            complain(format_args!("{} is not {wanted}", Shown(name, text)));
         }
         value
     })

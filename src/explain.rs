@@ -22,25 +22,31 @@ pub fn status_text(status: i32) -> &'static CStr {
               to the parent: make a new one in the child)"
         }
         libc::ENOENT => c"no such request",
-        libc::EINTR => c"interrupted by a signal",
-        libc::EIO => c"failed without a reason from the device",
+        libc::EINTR => c"interrupted by a signal: try again",
+        libc::EIO => c"failed, and the device says no more: its driver may have, in the kernel's log",
         libc::E2BIG => c"structure of a newer version with unknown content",
-        libc::ENXIO => c"no such device",
-        libc::EAGAIN => c"try again (queue full, or device out of resources for the moment)",
-        libc::ENOMEM => c"out of memory, of lockable memory or of keys of the device",
+        libc::ENXIO | libc::ENODEV => {
+            c"there is no such device, or it is gone: see which there are (ibv_devices)"
+        }
+        libc::EAGAIN => {
+            c"try again (queue full, no thread to be had, or device out of resources for the moment)"
+        },
+        libc::ENOMEM => {
+            c"out of memory (a queue takes less with a smaller depth), of lockable memory (ulimit -l) or \
+              of keys of the device"
+        },
         libc::EACCES => c"no permission on the device or for this access",
         libc::EFAULT => c"the range is not mapped as the access needs it",
-        libc::EBUSY => c"still in use",
-        libc::ENODEV => c"there is no such device, or it is gone",
+        libc::EBUSY => c"still in use: end the use and try again",
         libc::EINVAL => c"invalid argument",
-        libc::ENFILE | libc::EMFILE => c"no file descriptor left",
-        libc::ENOSPC => c"no room left in the device",
-        libc::EDEADLK => c"would wait for itself",
-        libc::ENOSYS => c"not known to the kernel",
+        libc::ENFILE | libc::EMFILE => c"no file descriptor left: close some, or raise ulimit -n",
+        libc::ENOSPC => c"no room left in the device: deregister regions",
+        libc::EDEADLK => c"would wait for itself: call it outside of callbacks",
+        libc::ENOSYS => c"not known to the kernel or the driver: update them",
         libc::EOPNOTSUPP => c"not supported by the device or its driver",
-        libc::ESHUTDOWN => c"shut down",
+        libc::ESHUTDOWN => c"the engine is being destroyed, or the process is exiting",
         libc::ETIMEDOUT => c"timed out",
-        libc::EALREADY => c"under way already",
+        libc::EALREADY => c"under way already: wait for its completion",
         libc::ECANCELED => c"cancelled",
         _ => c"unknown error",
     }
@@ -131,6 +137,12 @@ fn cause(wc: &amr_wc, text: &mut Text) -> fmt::Result {
             text,
             "the region is in use, for example by a memory window that is bound to it. It is still \
              alive: end the use and deregister it again."
+        ),
+        (_, libc::EINVAL) if wc.opcode != AMR_OP_DEREG_MR => write!(
+            text,
+            "the device or its driver does not take such a registration (errno {}). Compare its length, \
+             its alignment and its access bits with what ibv_devinfo -v tells.",
+            wc.status
         ),
         (_, libc::ECANCELED) => write!(text, "it was cancelled while it waited."),
         (_, libc::EAGAIN) => write!(

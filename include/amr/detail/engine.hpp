@@ -147,7 +147,7 @@ class Engine {
     // For the other classes: what they share. Throws EINVAL once it was moved from.
     const std::shared_ptr<detail::engine_core> &core() const {
         if (!core_)
-            throw error(EINVAL, "this Engine was moved from");
+            throw error(EINVAL, "this Engine, or its owner, was moved from");
         return core_;
     }
 
