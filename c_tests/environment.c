@@ -69,7 +69,7 @@ static void expect(const char *setting, unsigned workers, unsigned depth, const 
                    int complains) {
     const char *const environment[] = {setting, NULL};
     struct run run = run_self("show", environment);
-    char expected[2048], name[32];
+    char expected[2048], shown[64];
 
     if (run.status != 0)
         FAIL("%s: wait status %#x, %s", setting, run.status, run.err);
@@ -81,9 +81,10 @@ static void expect(const char *setting, unsigned workers, unsigned depth, const 
         CHECK_STR(run.err, "");
         return;
     }
-    /* One line, which names the variable. */
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(setting, "="), setting);
-    if (strstr(run.err, name) == NULL || strchr(run.err, '\n') == NULL ||
+    /* One line, which shows the variable and its value. */
+    snprintf(shown, sizeof(shown), "%.*s=\"%s\"", (int)strcspn(setting, "="), setting,
+             strchr(setting, '=') + 1);
+    if (strstr(run.err, shown) == NULL || strchr(run.err, '\n') == NULL ||
         strchr(run.err, '\n')[1] != '\0')
         FAIL("%s: complaint \"%s\"", setting, run.err);
 }
