@@ -4,6 +4,7 @@
 use super::bulk::SLICE;
 use super::completions::Completions;
 use super::engine::{Cancel, Engine, Host};
+use super::numbers::Numbers;
 use super::request::{Completion, Delivery, Hints, Operation, Outcome, Request, Words};
 use super::ring::Ring;
 use super::signal::Event;
@@ -462,6 +463,30 @@ fn completions_can_be_read_once_completed() {
         let mut found = false;
         completions.poll(2, |_, words| found |= words[0] == 2);
         assert!(found);
+        other.join().unwrap();
+    });
+}
+
+/// Each gets a number that stands for its own value, and nobody sees half of one.
+#[test]
+fn numbers_of_two_threads() {
+    fn bring(numbers: &Numbers<2, 3>, value: u64) {
+        let number = numbers.number(&[value, value]).unwrap();
+        assert_eq!(numbers.value(number), Some([value, value]));
+    }
+    model(|| {
+        let numbers = Arc::new(Numbers::<2, 3>::new());
+        let other = {
+            let numbers = Arc::clone(&numbers);
+            thread::spawn(move || {
+                bring(&numbers, 1);
+                bring(&numbers, 2);
+            })
+        };
+        bring(&numbers, 2);
+        for value in (0..3).filter_map(|number| numbers.value(number)) {
+            assert!(value == [1, 1] || value == [2, 2]);
+        }
         other.join().unwrap();
     });
 }

@@ -9,6 +9,7 @@ pub mod completions;
 pub mod drain;
 pub mod engine;
 pub mod idle;
+pub mod numbers;
 pub mod record;
 pub mod request;
 pub mod retry;

@@ -6,9 +6,9 @@
 
 use super::cpus::{CpuList, MAX_CPUS};
 use super::lines::find_line;
+use crate::core::numbers::Numbers;
 use once_cell::race::OnceBox;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 
 /// As the kernel has it without a policy.
 const DEFAULT_POLICY: u8 = 0;
@@ -16,6 +16,7 @@ const DEFAULT_POLICY: u8 = 0;
 /// Words of a set of nodes; the kernel is never built for more than 1024 nodes.
 const MASK_WORDS: usize = 16;
 const MASK_BITS: usize = MASK_WORDS * 64;
+const POLICY_WORDS: usize = 1 + MASK_WORDS;
 /// Most policies that are told apart; later ones are taken for the default.
 const MOST_POLICIES: usize = 255;
 
@@ -23,10 +24,20 @@ const MPOL_DEFAULT: i32 = 0;
 const MPOL_PREFERRED: i32 = 1;
 const MPOL_LOCAL: i32 = 4;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Policy {
     mode: i32,
     nodes: [u64; MASK_WORDS],
+}
+
+impl Policy {
+    fn encode(&self) -> [u64; POLICY_WORDS] {
+        std::array::from_fn(|i| if i == 0 { self.mode as u64 } else { self.nodes[i - 1] })
+    }
+
+    fn decode(words: &[u64; POLICY_WORDS]) -> Self {
+        Self { mode: words[0] as i32, nodes: std::array::from_fn(|i| words[i + 1]) }
+    }
 }
 
 thread_local! {
@@ -52,9 +63,7 @@ pub fn adopt_policy(number: u8) {
     if CURRENT.get() == number {
         return;
     }
-    let none = Policy { mode: MPOL_DEFAULT, nodes: [0; MASK_WORDS] };
-    let known = usize::from(number).checked_sub(1).and_then(|index| POLICIES.get(index)?.get());
-    let policy = known.unwrap_or(none);
+    let policy = policy(number);
     // The kernel takes an empty set as a NULL one, and subtracts one of the size.
     // SAFETY: the kernel reads MASK_BITS bits of `nodes`. If it refuses, the
     // policy stays, which costs speed at most.
@@ -64,60 +73,24 @@ pub fn adopt_policy(number: u8) {
     CURRENT.set(number);
 }
 
-/// All policies seen so far; the number of one is its place and one. (No lock: a
-/// fork in the wrong moment would leave it held in the child. No memory: a submit
-/// could not do without.)
-static POLICIES: [Known; MOST_POLICIES] = [const { Known::new() }; MOST_POLICIES];
-
-/// A place for a policy.
-struct Known {
-    state: AtomicU8,
-    mode: AtomicI32,
-    nodes: [AtomicU64; MASK_WORDS],
+/// All policies seen so far; the number of one is its place and one.
+#[cfg(not(loom))]
+static POLICIES: Numbers<POLICY_WORDS, MOST_POLICIES> = Numbers::new();
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref POLICIES: Numbers<POLICY_WORDS, MOST_POLICIES> = Numbers::new();
 }
 
-const FREE: u8 = 0;
-/// Somebody writes it: nobody else uses it until then.
-const CLAIMED: u8 = 1;
-const SET: u8 = 2;
-
-impl Known {
-    const fn new() -> Self {
-        Self {
-            state: AtomicU8::new(FREE),
-            mode: AtomicI32::new(MPOL_DEFAULT),
-            nodes: [const { AtomicU64::new(0) }; MASK_WORDS],
-        }
-    }
-
-    fn get(&self) -> Option<Policy> {
-        let is_set = self.state.load(Ordering::Acquire) == SET;
-        is_set.then(|| Policy {
-            mode: self.mode.load(Ordering::Relaxed),
-            nodes: std::array::from_fn(|i| self.nodes[i].load(Ordering::Relaxed)),
-        })
-    }
-
-    /// Whether the place was free.
-    fn set(&self, policy: &Policy) -> bool {
-        let relaxed = Ordering::Relaxed;
-        let is_free = self.state.compare_exchange(FREE, CLAIMED, relaxed, relaxed).is_ok();
-        if is_free {
-            self.mode.store(policy.mode, relaxed);
-            for (to, &from) in self.nodes.iter().zip(&policy.nodes) {
-                to.store(from, relaxed);
-            }
-            self.state.store(SET, Ordering::Release);
-        }
-        is_free
-    }
-}
-
-/// Two threads that bring the same new policy at once may get two numbers, which
-/// does no harm.
 fn number(policy: &Policy) -> u8 {
-    let is_it = |known: &Known| known.get().as_ref() == Some(policy) || known.set(policy);
-    POLICIES.iter().position(is_it).map_or(DEFAULT_POLICY, |index| index as u8 + 1)
+    POLICIES.number(&policy.encode()).map_or(DEFAULT_POLICY, |place| place as u8 + 1)
+}
+
+fn policy(number: u8) -> Policy {
+    let place = usize::from(number).checked_sub(1);
+    let known = place.and_then(|place| POLICIES.value(place));
+    known.map_or(Policy { mode: MPOL_DEFAULT, nodes: [0; MASK_WORDS] }, |words| {
+        Policy::decode(&words)
+    })
 }
 
 /// What the calling thread has; the node of its CPU if it has none.
@@ -184,11 +157,12 @@ mod tests {
 
     #[test]
     fn policies_have_numbers() {
-        let policy = |node| Policy { mode: MPOL_PREFERRED, nodes: [node; MASK_WORDS] };
-        let numbers: Vec<_> = (0..MOST_POLICIES as u64).map(|n| number(&policy(n))).collect();
+        let nth = |node| Policy { mode: MPOL_PREFERRED, nodes: [node; MASK_WORDS] };
+        let numbers: Vec<_> = (0..MOST_POLICIES as u64).map(|n| number(&nth(n))).collect();
         assert!(numbers.iter().copied().eq(1..=MOST_POLICIES as u8));
-        assert_eq!(number(&policy(7)), 8);
-        assert!(POLICIES[7].get() == Some(policy(7)));
-        assert_eq!(number(&policy(MOST_POLICIES as u64)), DEFAULT_POLICY);
+        assert_eq!(number(&nth(7)), 8);
+        assert_eq!(policy(8), nth(7));
+        assert_eq!(number(&nth(MOST_POLICIES as u64)), DEFAULT_POLICY);
+        assert_eq!(policy(DEFAULT_POLICY).mode, MPOL_DEFAULT);
     }
 }
