@@ -69,11 +69,23 @@ pub fn check_generation(made_in: u64) -> Result<()> {
 /// Has an engine stopped at exit. `ESHUTDOWN`: too late.
 pub fn adopt(engine: &Arc<Shared>) -> Result<()> {
     install_handlers()?;
-    let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
-    let engines = engines.as_mut().ok_or(Errno::ESHUTDOWN)?;
-    engines.try_reserve(1)?;
-    engines.push(Arc::downgrade(engine));
-    Ok(())
+    // Memory is asked for, and given back, while the lock is not held.
+    let mut longer = Vec::new();
+    loop {
+        let mut engines = process().engines.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = engines.as_mut().ok_or(Errno::ESHUTDOWN)?;
+        if list.len() < longer.capacity() {
+            longer.append(list);
+            std::mem::swap(list, &mut longer);
+        }
+        if list.len() < list.capacity() {
+            list.push(Arc::downgrade(engine));
+            return Ok(());
+        }
+        let wanted = 2 * list.len() + 8;
+        drop(engines);
+        longer.try_reserve_exact(wanted)?;
+    }
 }
 
 /// The engine has stopped by itself.
